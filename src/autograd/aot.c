@@ -209,8 +209,7 @@ static bool stop_everywhere(const cr_op *op, void *user) {
     return true;
 }
 
-/* Norms that write statistics without saying so become those that do. */
-static cr_status show_statistics(cr_graph **g) {
+cr_status cr__show_statistics(cr_graph **g) {
     bool any = false;
     cr_graph *shown;
     for (uint32_t n = cr_graph_first(*g); n != CR_NO_NODE; n = cr_graph_next(*g, n)) {
@@ -278,7 +277,7 @@ static cr_status make_functional(cr_aot *a, const cr_recorded *r) {
     for (size_t i = 0; i < n && !status; i++) roots[i] = cr__value_arg(g, a->meta.roots.at[i]);
     if (!status) status = cr_graph_set_output(g, roots, n);
     if (!status) status = merge_inputs(a, r, g);
-    if (!status) status = show_statistics(&g);
+    if (!status) status = cr__show_statistics(&g);
     if (!status) status = cr_pass_functionalize(g, &o, &functional);
     if (!status) {
         a->functional = functional;

@@ -97,4 +97,16 @@ cr_graph *cr_aot_functional(const cr_aot *a); /* before it was differentiated; b
  * of the recorded graph, owned. Errors are those of the same program run eagerly; nothing is written then. */
 CR_NODISCARD cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results);
 
+/* ---- one graph, for callers that do the rest themselves (exporting.c) ---- */
+typedef struct cr_aot_export {
+    cr_graph *graph;   /* (inputs) -> (new values of inputs that are written, results, gradients that are due) */
+    uint32_t *mutated; /* the inputs whose new values come first */
+    uint32_t nmutated;
+    bool *due;         /* per input: is its gradient among the results? */
+    bool *live;        /* per result: can it bring a gradient? With a loss only. */
+} cr_aot_export;
+/* loss: which result has the tangent 1; -1: no gradients. wrt as cr_differentiate's. */
+CR_NODISCARD cr_status cr_aot_export_graph(const cr_graph *recorded, const bool *wrt, int64_t loss, cr_aot_export *out);
+void cr_aot_export_dispose(cr_aot_export *e);
+
 #endif

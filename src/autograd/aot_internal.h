@@ -40,5 +40,7 @@ struct cr_aot {
 CR_NODISCARD cr_status cr__aot_backward(cr_aot *a, const bool *defined, const cr__backward **out);
 /* The tensor that is the code's i-th input in this call; NULL: a number. */
 cr_tensor *cr__aot_source(const cr_aot *a, const cr_arg *inputs, size_t i);
+/* Norms that write statistics without saying so become those that do. */
+CR_NODISCARD cr_status cr__show_statistics(cr_graph **g);
 
 #endif

@@ -17,6 +17,7 @@ typedef struct kept {
     cr_arg *numbers;
     cr_meta *tangents;   /* how each is laid out */
     bool gone;
+    const cr_grad_node *node; /* whose it is */
 } kept;
 
 static void kept_forget(void *user) {
@@ -160,6 +161,46 @@ static cr_status run_backward(kept *k, const cr_aot_code *code, cr_tensor *const
     return status;
 }
 
+/* ---- the backward of the backward ---- */
+
+static const char *twice_name(const void *user) {
+    (void)user;
+    return "CompiledFunctionBackwardBackward";
+}
+
+static cr_status twice_call(void *user, cr_tensor *const *grads, cr_tensor **out) {
+    (void)user, (void)grads, (void)out;
+    return CR_FAIL(CR_ERUNTIME, "torch.compile with aot_autograd does not currently support double backward: gradients "
+                                "that CompiledFunctionBackward made have no derivative; where second derivatives are "
+                                "needed, call the function itself, not what was compiled of it");
+}
+
+static void twice_release(void *user) { (void)user; }
+
+static const cr_node_vtable twice = { twice_name, twice_call, NULL, twice_release, NULL };
+
+/* Gradients that a graph is asked for are results of a node with the edges of the first one, which refuses to run. */
+static cr_status refuse_later(const kept *k, cr_tensor **made) {
+    uint32_t n = cr_grad_node_edges(k->node), count = 0;
+    cr_tensor **inputs = cr_calloc(n + 1u, sizeof *inputs);
+    cr_grad_node *node = NULL;
+    cr_status status = inputs ? CR_OK : CR_ENOMEM;
+    for (uint32_t i = 0; i < n && !status; i++) {
+        cr_grad_edge edge;
+        edge.node = cr_grad_node_edge(k->node, i, &edge.result);
+        if (made[i] && edge.node) status = cr_autograd_alias(made[i], edge, &inputs[count]);
+        count += made[i] && edge.node && !status;
+    }
+    if (!status) status = cr_autograd_function(&twice, NULL, inputs, count, &node);
+    if (!status && node) status = cr_autograd_results(node, n);
+    for (uint32_t i = 0; i < n && node && !status; i++)
+        if (made[i]) status = cr_autograd_result(node, i, made[i], false);
+    cr_grad_node_release(node);
+    for (uint32_t i = 0; i < count; i++) cr_tensor_release(inputs[i]);
+    cr_free(inputs);
+    return status;
+}
+
 static cr_status kept_call(void *user, cr_tensor *const *grads, cr_tensor **out) {
     kept *k = user;
     cr_aot *a = k->aot;
@@ -167,12 +208,9 @@ static cr_status kept_call(void *user, cr_tensor *const *grads, cr_tensor **out)
     bool *defined = cr_calloc(a->joint.ntangents + 1u, sizeof *defined), any = false;
     if (!defined) return CR_ENOMEM;
     for (uint32_t i = 0; i < a->joint.ntangents; i++) any |= defined[i] = grads[i] != NULL;
-    cr_status status = CR_OK;
-    if (cr_ambient_get()->grad)
-        status = CR_FAIL(CR_ERUNTIME, "%s does not support double backward: gradients of a compiled function are not "
-                                      "recorded; call it without create_graph, or differentiate the function itself",
-                         kept_name(k));
-    if (!status) status = check_saved(k);
+    bool *grad = &cr_ambient_get()->grad, again = *grad;
+    *grad = false;
+    cr_status status = check_saved(k);
     if (!status && any) status = cr__aot_backward(a, defined, &part);
     if (!status && any && part->stale)
         status = CR_FAIL(CR_ERUNTIME,
@@ -180,6 +218,8 @@ static cr_status kept_call(void *user, cr_tensor *const *grads, cr_tensor **out)
                          "operation: the compiled program writes to '%s' after it used it; write to a clone()",
                          part->stale);
     if (!status && any) status = run_backward(k, &part->code, grads, out);
+    *grad = again;
+    if (!status && any && again) status = refuse_later(k, out);
     cr_free(defined);
     return status;
 }
@@ -355,6 +395,7 @@ static cr_status make_node(cr_aot *a, const cr_arg *inputs, kept **k, cr_grad_no
     cr_status status = kept_create(a, k);
     if (!status) {
         status = cr_autograd_function(&table, *k, tensors, n, node);
+        (*k)->node = *node;
         if (status || !*node) {
             kept_release(*k);
             *k = NULL;

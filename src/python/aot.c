@@ -1,7 +1,7 @@
 /* aot.c: graphs that are differentiated ahead of time, for cresset._functorch. */
 #include "python/py.h"
 
-#include "autograd/partition.h"
+#include "autograd/aot.h"
 #include "emit/emit.h"
 #include "lower/lower.h"
 #include "passes/passes.h"
@@ -147,6 +147,36 @@ static PyObject *partition(PyObject *module, PyObject *args, PyObject *kwargs) {
     return status ? cr_py_raise(status) : parts_object(&parts);
 }
 
+static PyObject *truths(const bool *at, size_t n) {
+    PyObject *o = PyTuple_New((Py_ssize_t)n);
+    for (size_t i = 0; o && i < n; i++) PyTuple_SET_ITEM(o, (Py_ssize_t)i, PyBool_FromLong(at[i]));
+    return o;
+}
+
+static PyObject *export_graph(PyObject *module, PyObject *args) {
+    PyObject *graph, *wrt;
+    Py_ssize_t loss;
+    bool *inputs = NULL;
+    cr_aot_export e;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOn:_aot_export", &graph, &wrt, &loss)) return NULL;
+    cr_graph *g = graph_arg(graph, "_aot_export()");
+    if (!g || read_truths(wrt, cr_graph_input_count(g), "wrt", &inputs)) return NULL;
+    cr_status status = cr_aot_export_graph(g, inputs, loss, &e);
+    PyMem_Free(inputs);
+    if (status) return cr_py_raise(status);
+    cr_graph_retain(e.graph);
+    PyObject *made = cr_py_graph_new(e.graph), *mutated = indices(e.mutated, e.nmutated);
+    PyObject *due = truths(e.due, cr_graph_input_count(g)), *live = truths(e.live, cr_graph_result_count(g));
+    PyObject *o = made && mutated && due && live ? PyTuple_Pack(4, made, mutated, due, live) : NULL;
+    Py_XDECREF(made);
+    Py_XDECREF(mutated);
+    Py_XDECREF(due);
+    Py_XDECREF(live);
+    cr_aot_export_dispose(&e);
+    return o;
+}
+
 /* _compile_graph(graph, path): the graph as a library of one method, for this machine; weights are inputs. */
 static PyObject *compile_graph(PyObject *module, PyObject *args) {
     PyObject *graph, *path = NULL;
@@ -167,6 +197,9 @@ static PyObject *compile_graph(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {
+    { "_aot_export", export_graph, METH_VARARGS,
+      "_aot_export(recorded, wrt, loss): (functional graph, the inputs whose new values come first, per input whether "
+      "its gradient is given, per result whether it can bring one); loss: which result, -1 for none." },
     { "_compile_graph", compile_graph, METH_VARARGS,
       "_compile_graph(graph, path): the graph as a library with one method, for this machine." },
     { "_partition", (PyCFunction)(void (*)(void))partition, METH_VARARGS | METH_KEYWORDS,

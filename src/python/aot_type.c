@@ -188,49 +188,110 @@ static PyObject *make(recording *r, PyObject *results, PyObject *compiler, const
     return (PyObject *)o;
 }
 
-/* fn takes a list of tensors and gives a list of tensors and symbolic numbers. */
+static void recording_close(recording *r) {
+    Py_XDECREF(r->fakes_list);
+    PyMem_Free(r->inputs);
+    PyMem_Free(r->stand_ins);
+    cr_trace_release(r->trace);
+    cr_fakes_dispose(&r->fakes);
+    cr_py_frame_dispose(&r->frame);
+}
+
+/* fn takes a list of tensors and gives a list of tensors and symbolic numbers; what it gives. */
+static PyObject *record(recording *r, PyObject *fn, PyObject *inputs, PyObject *names, Py_ssize_t fixed, bool dynamic) {
+    cr_env *env = NULL;
+    PyObject *results = NULL;
+    if (PyList_GET_SIZE(names) != PyList_GET_SIZE(inputs))
+        return PyErr_Format(PyExc_ValueError, "there are %zd names for %zd inputs", PyList_GET_SIZE(names),
+                            PyList_GET_SIZE(inputs));
+    cr_status status = cr_env_create(&env);
+    if (!status) status = cr_trace_create(env, &r->trace);
+    if (status) {
+        cr_env_release(env);
+        return cr_py_raise(status);
+    }
+    cr_fakes_init(&r->fakes, env);
+    r->fakes.zero_one = true;
+    cr_env_release(env);
+    if (add_inputs(r, inputs, names, fixed, dynamic)) return NULL;
+    cr_ambient *ambient = cr_ambient_get();
+    bool grad = ambient->grad;
+    cr_trace_begin(r->trace, true);
+    results = PyObject_CallOneArg(fn, r->fakes_list);
+    cr_trace_end(r->trace);
+    ambient->grad = grad;
+    return results;
+}
+
 static PyObject *aot(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *keywords[] = { "fn", "inputs", "names", "compile", "fixed", "dynamic", "min_cut", "budget", NULL };
-    PyObject *fn, *inputs, *names, *compiler, *results = NULL, *o = NULL;
+    PyObject *fn, *inputs, *names, *compiler;
     Py_ssize_t fixed = 0;
     int dynamic = 0, min_cut = 0;
     cr_partition_options partition = { .budget = 1 };
-    cr_env *env = NULL;
     recording r = { .trace = NULL };
     (void)module;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!O|nppd:_aot", keywords, &fn, &PyList_Type, &inputs,
                                      &PyList_Type, &names, &compiler, &fixed, &dynamic, &min_cut, &partition.budget))
         return NULL;
     partition.kind = min_cut ? CR_PARTITION_MIN_CUT : CR_PARTITION_DEFAULT;
-    if (PyList_GET_SIZE(names) != PyList_GET_SIZE(inputs))
-        return PyErr_Format(PyExc_ValueError, "_aot(): there are %zd names for %zd inputs", PyList_GET_SIZE(names),
-                            PyList_GET_SIZE(inputs));
-    cr_status status = cr_env_create(&env);
-    if (!status) status = cr_trace_create(env, &r.trace);
-    if (status) {
-        cr_env_release(env);
-        return cr_py_raise(status);
-    }
     cr_py_frame_init(&r.frame);
-    cr_fakes_init(&r.fakes, env);
-    r.fakes.zero_one = true;
-    cr_env_release(env);
-    if (!add_inputs(&r, inputs, names, fixed, dynamic)) {
-        cr_ambient *ambient = cr_ambient_get();
-        bool grad = ambient->grad;
-        cr_trace_begin(r.trace, true);
-        results = PyObject_CallOneArg(fn, r.fakes_list);
-        cr_trace_end(r.trace);
-        ambient->grad = grad;
-    }
-    if (results) o = make(&r, results, compiler, &partition);
+    PyObject *results = record(&r, fn, inputs, names, fixed, dynamic);
+    PyObject *o = results ? make(&r, results, compiler, &partition) : NULL;
     Py_XDECREF(results);
-    Py_XDECREF(r.fakes_list);
-    PyMem_Free(r.inputs);
-    PyMem_Free(r.stand_ins);
-    cr_trace_release(r.trace);
-    cr_fakes_dispose(&r.fakes);
-    cr_py_frame_dispose(&r.frame);
+    recording_close(&r);
+    return o;
+}
+
+/* What the program does to its inputs and what its results are, by the names of cr_aot_kind. */
+static PyObject *described(cr_graph *g, const cr_recorded *recorded) {
+    static const char *const kinds[] = {
+        [CR_AOT_FRESH] = "fresh",           [CR_AOT_IS_INPUT] = "is_input",
+        [CR_AOT_IS_OUTPUT] = "is_output",   [CR_AOT_OF_INPUT] = "of_input",
+        [CR_AOT_OF_OUTPUT] = "of_output",   [CR_AOT_OF_INTERMEDIATE] = "of_intermediate",
+        [CR_AOT_CONSTANT] = "constant",     [CR_AOT_NUMBER] = "number",
+    };
+    cr_metadata m;
+    cr_status status = cr_metadata_find(recorded, &m);
+    if (status) return cr_py_raise(status);
+    cr_str text;
+    cr_str_init(&text);
+    cr_metadata_print(&m, &text);
+    PyObject *writes = PyTuple_New(m.ninputs), *outputs = PyTuple_New(m.noutputs), *said = cr_py_text(&text), *o = NULL;
+    for (uint32_t i = 0; writes && i < m.ninputs; i++)
+        PyTuple_SET_ITEM(writes, i, PyLong_FromLong(m.inputs[i].writes));
+    for (uint32_t i = 0; outputs && i < m.noutputs; i++)
+        PyTuple_SET_ITEM(outputs, i, PyUnicode_FromString(kinds[m.outputs[i].kind]));
+    cr_metadata_dispose(&m);
+    cr_graph_retain(g);
+    PyObject *graph = cr_py_graph_new(g);
+    if (graph && writes && outputs && said) o = PyTuple_Pack(4, graph, writes, outputs, said);
+    Py_XDECREF(graph);
+    Py_XDECREF(writes);
+    Py_XDECREF(outputs);
+    Py_XDECREF(said);
+    return o;
+}
+
+static PyObject *aot_record(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *keywords[] = { "fn", "inputs", "names", "fixed", "dynamic", NULL };
+    PyObject *fn, *inputs, *names, *o = NULL;
+    Py_ssize_t fixed = 0;
+    int dynamic = 0;
+    int32_t *is_input = NULL;
+    recording r = { .trace = NULL };
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!|np:_aot_record", keywords, &fn, &PyList_Type, &inputs,
+                                     &PyList_Type, &names, &fixed, &dynamic))
+        return NULL;
+    cr_py_frame_init(&r.frame);
+    PyObject *results = record(&r, fn, inputs, names, fixed, dynamic);
+    cr_graph *g = results ? finish(&r, results, &is_input) : NULL;
+    if (g) o = described(g, &(cr_recorded){ .graph = g, .inputs = r.inputs, .is_input = is_input });
+    cr_graph_release(g);
+    PyMem_Free(is_input);
+    Py_XDECREF(results);
+    recording_close(&r);
     return o;
 }
 
@@ -366,6 +427,9 @@ static PyMethodDef functions[] = {
       "_aot(fn, inputs, names, compile, fixed=0, dynamic=False, min_cut=False, budget=1.0): records fn(inputs) and "
       "compiles it; the first `fixed` inputs have sizes that stay. compile(role, graph): a callable, or None for the "
       "interpreter." },
+    { "_aot_record", (PyCFunction)(void (*)(void))aot_record, METH_VARARGS | METH_KEYWORDS,
+      "_aot_record(fn, inputs, names, fixed=0, dynamic=False): (the graph of fn(inputs), what is written of each "
+      "input: 1 data, 2 sizes and strides; what each result is, the same as text)." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -324,8 +324,12 @@ def test_errors():
     with pytest.raises(RuntimeError, match="second time.*retain_graph"):
         out.sum().backward()
     out = aot_function(lambda y: y.sin(), "nop")(leaf)
-    with pytest.raises(RuntimeError, match="does not support double backward"):
-        cresset.autograd.grad(out.sum(), leaf, create_graph=True)
+    grad, = cresset.autograd.grad(out.sum(), leaf, create_graph=True)  # as PyTorch: refused when it is walked
+    assert grad.requires_grad and close(grad, torch.tensor(leaf.tolist(), dtype=torch.float64).cos())
+    for walk in (lambda: cresset.autograd.grad(grad.sum(), leaf), grad.sum().backward):
+        with pytest.raises(RuntimeError, match="torch.compile with aot_autograd does not currently support double "
+                                               "backward.*call the function itself"):
+            walk()
     with pytest.raises(cresset.UnsupportedError, match="resize_ changes the memory"):
         aot_function(lambda x: x.resize_(2), "nop")(ours(numbers(3)))
     with pytest.raises(ValueError, match="a compiler is a function of .* or one of native, nop, print, not 3"):

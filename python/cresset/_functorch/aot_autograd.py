@@ -21,17 +21,20 @@ from typing import Any
 
 import cresset
 from cresset import _C
-from cresset.autograd.function import _compiling
-from cresset._decomp import _BuiltIn, _function, _key, _record, get_decompositions
+from cresset._decomp import _record, get_decompositions
 from cresset.export.graph_view import GraphModule
 from cresset.utils._pytree import tree_flatten, tree_unflatten
 
+from . import config
+from ._export import BackwardSignature, GraphSignature, aot_export_joint_simple, aot_export_module
+from ._recording import decomposition_table, functional, module_state, with_backwards
 from .partitioners import _how, default_partition, min_cut_rematerialization_partition
 
-__all__ = ["aot_function", "aot_module", "aot_module_simplified", "compiled_function", "compiled_module",
-           "default_partition", "get_aot_compilation_context", "get_aot_graph_name", "get_decompositions",
-           "get_graph_being_compiled", "make_boxed_compiler", "make_boxed_func", "min_cut_rematerialization_partition",
-           "native", "nop", "print_compile", "set_model_name"]
+__all__ = ["BackwardSignature", "GraphSignature", "aot_export_joint_simple", "aot_export_module", "aot_function",
+           "aot_module", "aot_module_simplified", "compiled_function", "compiled_module", "default_partition",
+           "get_aot_compilation_context", "get_aot_graph_name", "get_decompositions", "get_graph_being_compiled",
+           "make_boxed_compiler", "make_boxed_func", "min_cut_rematerialization_partition", "native", "nop",
+           "print_compile", "set_model_name"]
 
 _log = logging.getLogger(__name__)
 _numbers = itertools.count()
@@ -127,9 +130,7 @@ class _Compilers:
     def __init__(self, forward: Any, backward: Any, inference: Any, decompositions: Any, log: bool):
         self.of = {"forward": _named(forward), "backward": _named(forward if backward is None else backward),
                    "inference": _named(forward if inference is None else inference)}
-        self.table = None if not decompositions else {
-            _key(op): None if isinstance(function, _BuiltIn) else _function(op, function)
-            for op, function in decompositions.items()}
+        self.table = decomposition_table(decompositions)
         self.log, self.number = log, next(_numbers)
 
     def __call__(self, role: str, graph: _C.Graph) -> Any:
@@ -169,11 +170,7 @@ class _Call:
         def flat(fakes: list[Any]) -> list[Any]:
             given = [fakes[place[i]] if i in place else leaf for i, leaf in enumerate(leaves)]
             args, kwargs = tree_unflatten(given, spec)
-            before, _compiling.on = getattr(_compiling, "on", False), True
-            try:
-                results, self.out_spec = tree_flatten(fn(*args, **kwargs))
-            finally:
-                _compiling.on = before
+            results, self.out_spec = tree_flatten(with_backwards(fn, args, kwargs))
             self.constants = [None if _is_recorded(r) else (r,) for r in results]
             return [r for r in results if _is_recorded(r)]
 
@@ -213,6 +210,7 @@ class _Compiled:
 def _prepare(fn: Callable[..., Any], fw_compiler: Any, bw_compiler: Any, partition_fn: Any, decompositions: Any,
              num_params_buffers: int, keep_inference_input_mutations: bool, inference_compiler: Any, dynamic: bool,
              enable_log: bool) -> _Compiled:
+    config.refuse_functional_rng("aot_function()")
     if keep_inference_input_mutations:
         raise NotImplementedError("keep_inference_input_mutations: graphs that are given to compilers are functional; "
                                   "new values of inputs are results, which are copied back")
@@ -250,25 +248,11 @@ def aot_function(fn: Callable[..., Any], fw_compiler: Any, bw_compiler: Any = No
 
 # ---- modules ----
 
-def _state(mod: Any) -> dict[str, Any]:
-    return {**dict(mod.named_parameters(remove_duplicate=False)), **dict(mod.named_buffers(remove_duplicate=False))}
-
-
-def _functional(mod: Any) -> Callable[..., Any]:
-    from cresset.nn.utils.stateless import _reparametrize_module
-
-    def call(state: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with _reparametrize_module(mod, state):
-            return mod(*args, **kwargs)
-
-    return call
-
-
 def aot_module(mod: Any, *args: Any, **kwargs: Any) -> Any:
     """A module that calls `mod` compiled: its parameters and buffers are inputs of what the compilers get, under every
     name that they have. The module itself is `orig_module`. Arguments: as aot_function's."""
-    state = _state(mod)
-    compiled = aot_function(_functional(mod), *args, num_params_buffers=len({id(t) for t in state.values()}), **kwargs)
+    state = module_state(mod)
+    compiled = aot_function(functional(mod), *args, num_params_buffers=len({id(t) for t in state.values()}), **kwargs)
 
     class AOTModule(cresset.nn.Module):
         def __init__(self) -> None:
@@ -276,7 +260,7 @@ def aot_module(mod: Any, *args: Any, **kwargs: Any) -> Any:
             self.orig_module = mod
 
         def forward(self, *inputs: Any, **named: Any) -> Any:
-            return compiled(_state(mod), inputs, named)
+            return compiled(module_state(mod), inputs, named)
 
     return AOTModule()
 
@@ -286,8 +270,8 @@ def aot_module_simplified(mod: Any, args: Any, fw_compiler: Any, bw_compiler: An
                           keep_inference_input_mutations: bool = False,
                           inference_compiler: Any = None) -> Callable[..., Any]:
     """A function of the run-time inputs alone, compiled now for `args`: weights are put before them inside."""
-    state = _state(mod)
-    compiled = _prepare(_functional(mod), fw_compiler, bw_compiler, partition_fn, decompositions,
+    state = module_state(mod)
+    compiled = _prepare(functional(mod), fw_compiler, bw_compiler, partition_fn, decompositions,
                         len({id(t) for t in state.values()}), keep_inference_input_mutations, inference_compiler, False,
                         True)
     compiled.find((state, tuple(args), {}), {})

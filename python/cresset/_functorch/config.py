@@ -1,0 +1,11 @@
+"""Settings of ahead-of-time autograd. Each is read when something is compiled."""
+from __future__ import annotations
+
+debug_assert = False            # aot_export_joint_simple checks its own promise
+functionalize_rng_ops = False   # not offered: drawn numbers are saved, so a backward never draws others
+
+
+def refuse_functional_rng(what: str) -> None:
+    if functionalize_rng_ops:
+        raise RuntimeError(f"{what} does not support functionalized RNG ops: what a forward draws is saved for its "
+                           "backward instead; leave config.functionalize_rng_ops False")
