@@ -206,6 +206,12 @@ static int feature_rows(void *arg, int64_t begin, int64_t end) {
     int64_t bytes = rt_itemsize(f->k->dtype), stride[] = { bytes, bytes, 0 };
     for (int64_t r = begin; r < end; r++) {
         int64_t at = r * f->inner * bytes;
+        if (f->k->dtype == RT_F32 && !f->k->has_shift) {
+            const float *x = (const float *)(const void *)(f->in + at);
+            float *y = (float *)(void *)(f->out + at), factor = (float)f->k->factor[f->flip[r]];
+            for (int64_t i = 0; i < f->inner; i++) y[i] = x[i] * factor;
+            continue;
+        }
         noise_run(f->k, f->inner, (char *[]){ f->in + at, f->out + at, (char *)f->flip + r }, stride);
     }
     return RT_OK;

@@ -416,15 +416,21 @@ int rt_k_lu_unpack(const rt_ctx *ctx, const rt_call *c) {
 }
 
 int rt_k_linalg_check_errors(const rt_ctx *ctx, const rt_call *c) { /* info, api_name, is_matrix */
+    const rt_view *given = rt_arg_view(c, 0);
+    bool usual = given->dtype == RT_I32;
     rt_view info;
     void *scratch = NULL;
-    int code = rt_contiguous(ctx, rt_arg_view(c, 0), RT_I64, &info, &scratch);
-    for (int64_t i = 0; !code && i < rt_numel(&info); i++) {
-        long long at = ((const int64_t *)info.p)[i];
-        if (at)
-            code = rt_fail(ctx, RT_ERUNTIME, "%s: matrix %lld could not be factored: it failed at pivot %lld",
-                           c->arg[1].u.str, (long long)i, at);
+    int code = rt_contiguous(ctx, given, usual ? RT_I32 : RT_I64, &info, &scratch);
+    int64_t n = code ? 0 : rt_numel(&info), i = 0, at = 0;
+    for (; usual && i + 64 <= n; i += 64) { /* nearly all are 0 */
+        int32_t any = 0;
+        for (int k = 0; k < 64; k++) any |= ((const int32_t *)info.p)[i + k];
+        if (any) break;
     }
+    for (; i < n && !at; i++) at = usual ? ((const int32_t *)info.p)[i] : ((const int64_t *)info.p)[i];
+    if (at)
+        code = rt_fail(ctx, RT_ERUNTIME, "%s: matrix %lld could not be factored: it failed at pivot %lld",
+                       c->arg[1].u.str, (long long)(i - 1), (long long)at);
     rt_scratch_free(ctx, scratch);
     return code;
 }

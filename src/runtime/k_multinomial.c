@@ -22,6 +22,7 @@ static inline double held(int dtype, double x) {
 
 static inline double load(int dtype, const char *p) {
     double x;
+    if (dtype == RT_F32) return (double)*(const float *)(const void *)p;
     rt_convert(RT_F64, &x, 1, dtype, p, 1, 1);
     return x;
 }
@@ -86,16 +87,9 @@ int rt_k_randperm(const rt_ctx *ctx, const rt_call *c) {
 
 /* ---- multinomial ---- */
 
-typedef struct race { rt_generator *g; int dtype; } race;
-
-/* Every category gets an exponential waiting time; its weight over that time is its score. */
-static int race_run(void *user, int64_t n, char *const *p, const int64_t *stride) {
-    const race *r = user;
-    for (int64_t i = 0; i < n; i++) {
-        double wait = held(r->dtype, -1.0 * log1p(-rt__unit(r->g)));
-        double weight = load(r->dtype, p[0] + i * stride[0]);
-        *(double *)(void *)(p[1] + i * stride[1]) = held(r->dtype, weight / wait);
-    }
+/* Uniform numbers, drawn in the order of the weights' memory. */
+static int draw_run(void *user, int64_t n, char *const *p, const int64_t *stride) {
+    for (int64_t i = 0; i < n; i++) *(double *)(void *)(p[1] + i * stride[1]) = rt__unit(user);
     return RT_OK;
 }
 
@@ -119,6 +113,22 @@ static inline double table_at(const table *t, int64_t row, int64_t column) {
 static inline int64_t *result_at(const rt_view *out, int64_t row, int64_t k) {
     int64_t at = out->rank > 1 ? row * out->stride[0] + k * out->stride[1] : k * out->stride[0];
     return (int64_t *)out->p + at;
+}
+
+/* Every category gets an exponential waiting time, of a uniform number; its weight over that time is its score. */
+typedef struct race {
+    table t;
+    double *score;
+} race;
+static int race_rows(void *arg, int64_t begin, int64_t end) {
+    const race *r = arg;
+    int64_t columns = r->t.columns, row = begin / columns, column = begin % columns;
+    for (int64_t i = begin; i < end; i++) {
+        double wait = held(r->t.dtype, -1.0 * log1p(-r->score[i]));
+        r->score[i] = held(r->t.dtype, table_at(&r->t, row, column) / wait);
+        if (++column == columns) column = 0, row++;
+    }
+    return RT_OK;
 }
 
 /* One sample, or several different ones: the best scores win. */
@@ -145,12 +155,13 @@ static int choose_different(const rt_ctx *ctx, const rt_view *self, const rt_vie
         return rt_fail(ctx, RT_ENOMEM, "multinomial: no memory for %lld scores", (long long)(t.rows * t.columns));
     }
     rt_view scores = rt_view_contiguous(score, RT_F64, self->rank, self->size);
-    race r = { g, self->dtype };
+    race r = { t, score };
     rt_walk walk;
     rt_walk_init(&walk, 2, (const rt_view *[]){ self, &scores }, 1, false);
     rt_generator_lock(g);
-    rt_walk_run(&walk, race_run, &r);
+    rt_walk_run(&walk, draw_run, g);
     rt_generator_unlock(g);
+    rt_parallel_for(ctx, t.rows * t.columns, 64, race_rows, &r);
     for (int64_t row = 0; row < t.rows; row++) {
         const double *x = score + row * t.columns;
         if (samples == 1) { /* the first of equal ones, and a NaN before all */

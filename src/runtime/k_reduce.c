@@ -149,7 +149,9 @@ COLUMNS(sum_columns_i64, uint64_t, 0, y + x, y + x, t->as.u += y)
 COMPLEX_SUM(sum_c64, c64)
 COMPLEX_SUM(sum_c128, c128)
 
-/* Products of four vectors of lanes; an empty one is 1. */
+/* An empty product is 1. */
+#define PRODUCT_COLUMNS(name, T, member) \
+    COLUMNS(name##_columns, T, 1, y *x, y *x, t->as.member = (T)((t->n ? (T)t->as.member : 1) * y))
 #define PRODUCT(name, T, member)                                                                      \
     FOLD(name) {                                                                                      \
         UNUSED;                                                                                       \
@@ -168,8 +170,12 @@ COMPLEX_SUM(sum_c128, c128)
         for (; i < n; i++) total *= x[i];                                                             \
         s->as.member = total;                                                                         \
     }                                                                                                 \
-    COLUMNS(name##_columns, T, 1, y *x, y *x, t->as.member = (T)((t->n ? (T)t->as.member : 1) * y))
-PRODUCT(prod_f32, float, f[0])
+    PRODUCT_COLUMNS(name, T, member)
+FOLD(prod_f32) {
+    UNUSED;
+    s->as.f[0] = (s->n ? (float)s->as.f[0] : 1) * rt_product_f32(p, n);
+}
+PRODUCT_COLUMNS(prod_f32, float, f[0])
 PRODUCT(prod_f64, double, f[0])
 PRODUCT(prod_i64, uint64_t, u)
 JOIN(multiply_f32) { UNUSED; s->as.f[0] = (float)s->as.f[0] * (float)later->as.f[0]; }
@@ -328,7 +334,11 @@ COMPLEX_NANSUM(nansum_c128, c128)
 #define WIDE_EXTREMES(cls, T, member) WIDE_EXTREME(max_##cls, T, member, >) WIDE_EXTREME(min_##cls, T, member, <)
 #define SMALL_EXTREME(name, T, better) LANES_BEST(name, T, better) EXTREME(name, T, i, better)
 #define SMALL_EXTREMES(cls, T) SMALL_EXTREME(max_##cls, T, >) SMALL_EXTREME(min_##cls, T, <)
-WIDE_EXTREMES(f32, float, f[0])
+#define FLOAT_EXTREME(name, of, better)                                    \
+    static float name##_of(const float *x, int64_t n) { return of(x, n); } \
+    EXTREME(name, float, f[0], better) EXTREME_AT(name, float, f[0], better)
+FLOAT_EXTREME(max_f32, rt_largest_f32, >)
+FLOAT_EXTREME(min_f32, rt_smallest_f32, <)
 WIDE_EXTREMES(f64, double, f[0])
 WIDE_EXTREMES(i64, int64_t, i)
 WIDE_EXTREMES(u64, uint64_t, u)
@@ -562,11 +572,11 @@ static const rows sum_rows = {
 static const rows mean_rows = {
     .f32 = { sum_f32, add_f, mean_f32, sum_columns_f32 }, .f64 = { sum_f64, add_f, mean_f64, sum_columns_f64 },
     .c64 = { sum_c64, add_c, mean_c64, NULL }, .c128 = { sum_c128, add_c, mean_c128, NULL } };
-static const rows prod_rows = {
-    .f32 = { prod_f32, multiply_f32, product_f32, prod_f32_columns },
-    .f64 = { prod_f64, multiply_f64, product_f64, prod_f64_columns },
-    .i64 = { prod_i64, multiply_u, product_u64, prod_i64_columns },
-    .c64 = { prod_c64, multiply_c, product_c64, NULL }, .c128 = { prod_c128, multiply_c, product_c128, NULL } };
+static const rows prod_rows = { .f32 = { prod_f32, multiply_f32, product_f32, prod_f32_columns, true },
+                                .f64 = { prod_f64, multiply_f64, product_f64, prod_f64_columns, true },
+                                .i64 = { prod_i64, multiply_u, product_u64, prod_i64_columns, false },
+                                .c64 = { prod_c64, multiply_c, product_c64, NULL, true },
+                                .c128 = { prod_c128, multiply_c, product_c128, NULL, true } };
 static const rows nansum_rows = {
     .f32 = { nansum_f32, add_f, take_f32, nansum_f32_columns },
     .f64 = { nansum_f64, add_f, take_f64, nansum_f64_columns },
@@ -662,9 +672,9 @@ int rt_k_aminmax(const rt_ctx *ctx, const rt_call *c) {
     return code ? code : run_extreme(ctx, c, 1, largest, &c->out[1], NULL);
 }
 
-static const rt_reducer any_reducer = { any_b, add_i, take_any, any_columns },
-                        all_reducer = { all_b, add_i, take_all, all_columns },
-                        count_reducer = { count_b, add_i, take_count, count_columns };
+static const rt_reducer any_reducer = { any_b, add_i, take_any, any_columns, false },
+                        all_reducer = { all_b, add_i, take_all, all_columns, false },
+                        count_reducer = { count_b, add_i, take_count, count_columns, false };
 
 /* Bytes are looked at as they are; everything else becomes bool first. */
 static int truth(const rt_ctx *ctx, const rt_call *c, int dims, const rt_reducer *reducer, int result) {

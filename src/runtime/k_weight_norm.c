@@ -3,6 +3,7 @@
  *
  * Slices are rows of memory, or columns of it, which are taken WIDTH at a time. Sums are in f64. */
 #include "runtime/kernels.h"
+#include "runtime/rt_wide.h"
 
 #include <math.h>
 
@@ -17,55 +18,55 @@ typedef struct slices {
     bool columns;
 } slices;
 
-#define DEFINE_SLICES(T)                                                                                               \
-    static double sum_row_##T(const T *x, const T *y, int64_t n) {                                                     \
-        double lane[LANES] = { 0 }, sum = 0;                                                                           \
-        int64_t i = 0;                                                                                                 \
-        for (; i + LANES <= n; i += LANES)                                                                             \
-            for (int k = 0; k < LANES; k++) lane[k] += (double)x[i + k] * (double)y[i + k];                            \
-        for (; i < n; i++) sum += (double)x[i] * (double)y[i];                                                         \
-        for (int k = 0; k < LANES; k++) sum += lane[k];                                                                \
-        return sum;                                                                                                    \
-    }                                                                                                                  \
-    /* out = (first - second * slope) * scale; forward: v * scale */                                                   \
-    static void write_##T(const slices *s, const T *v, const T *w, T *out, int64_t n, T scale, T slope) {              \
-        if (!s->w)                                                                                                     \
-            for (int64_t i = 0; i < n; i++) out[i] = v[i] * scale;                                                     \
-        else                                                                                                           \
-            for (int64_t i = 0; i < n; i++) out[i] = (w[i] - v[i] * slope) * scale;                                    \
-    }                                                                                                                  \
-    static int rows_##T(void *arg, int64_t begin, int64_t end) {                                                       \
-        const slices *s = arg;                                                                                         \
-        for (int64_t i = begin; i < end; i++) {                                                                        \
-            const T *v = (const T *)s->v + i * s->m, *w = s->w ? (const T *)s->w + i * s->m : v;                       \
-            coefficients by = coefficients_of(s, i, sum_row_##T(v, w, s->m));                                          \
-            write_##T(s, v, w, (T *)s->out + i * s->m, s->m, (T)by.scale, (T)by.slope);                                \
-        }                                                                                                              \
-        return RT_OK;                                                                                                  \
-    }                                                                                                                  \
-    static int columns_##T(void *arg, int64_t begin, int64_t end) { /* groups of WIDTH columns */                      \
-        const slices *s = arg;                                                                                         \
-        for (int64_t group = begin; group < end; group++) {                                                            \
-            int64_t first = group * WIDTH, n = s->n - first < WIDTH ? s->n - first : WIDTH;                            \
-            const T *v = (const T *)s->v + first, *w = s->w ? (const T *)s->w + first : v;                             \
-            double sum[WIDTH] = { 0 };                                                                                 \
-            T scale[WIDTH], slope[WIDTH], *out = (T *)s->out + first;                                                  \
-            for (int64_t j = 0; j < s->m; j++)                                                                         \
-                for (int64_t i = 0; i < n; i++) sum[i] += (double)v[j * s->n + i] * (double)w[j * s->n + i];           \
-            for (int64_t i = 0; i < n; i++) {                                                                          \
-                coefficients by = coefficients_of(s, first + i, sum[i]);                                               \
-                scale[i] = (T)by.scale, slope[i] = (T)by.slope;                                                        \
-            }                                                                                                          \
-            for (int64_t j = 0; j < s->m; j++, v += s->n, w += s->n, out += s->n)                                      \
-                for (int64_t i = 0; i < n; i++) out[i] = (s->w ? w[i] - v[i] * slope[i] : v[i]) * scale[i];            \
-        }                                                                                                              \
-        return RT_OK;                                                                                                  \
+#define DEFINE_SLICES(T)                                                                                     \
+    RT_INLINE double sum_row_##T(const T *x, const T *y, int64_t n) {                                        \
+        double lane[LANES] = { 0 }, sum = 0;                                                                 \
+        int64_t i = 0;                                                                                       \
+        for (; i + LANES <= n; i += LANES)                                                                   \
+            for (int k = 0; k < LANES; k++) lane[k] += (double)x[i + k] * (double)y[i + k];                  \
+        for (; i < n; i++) sum += (double)x[i] * (double)y[i];                                               \
+        for (int k = 0; k < LANES; k++) sum += lane[k];                                                      \
+        return sum;                                                                                          \
+    }                                                                                                        \
+    /* out = (first - second * slope) * scale; forward: v * scale */                                         \
+    RT_INLINE void write_##T(const slices *s, const T *v, const T *w, T *out, int64_t n, T scale, T slope) { \
+        if (!s->w)                                                                                           \
+            for (int64_t i = 0; i < n; i++) out[i] = v[i] * scale;                                           \
+        else                                                                                                 \
+            for (int64_t i = 0; i < n; i++) out[i] = (w[i] - v[i] * slope) * scale;                          \
+    }                                                                                                        \
+    RT_INLINE int rows_##T##_body(void *arg, int64_t begin, int64_t end) {                                   \
+        const slices *s = arg;                                                                               \
+        for (int64_t i = begin; i < end; i++) {                                                              \
+            const T *v = (const T *)s->v + i * s->m, *w = s->w ? (const T *)s->w + i * s->m : v;             \
+            coefficients by = coefficients_of(s, i, sum_row_##T(v, w, s->m));                                \
+            write_##T(s, v, w, (T *)s->out + i * s->m, s->m, (T)by.scale, (T)by.slope);                      \
+        }                                                                                                    \
+        return RT_OK;                                                                                        \
+    }                                                                                                        \
+    RT_INLINE int columns_##T##_body(void *arg, int64_t begin, int64_t end) { /* groups of WIDTH columns */  \
+        const slices *s = arg;                                                                               \
+        for (int64_t group = begin; group < end; group++) {                                                  \
+            int64_t first = group * WIDTH, n = s->n - first < WIDTH ? s->n - first : WIDTH;                  \
+            const T *v = (const T *)s->v + first, *w = s->w ? (const T *)s->w + first : v;                   \
+            double sum[WIDTH] = { 0 };                                                                       \
+            T scale[WIDTH], slope[WIDTH], *out = (T *)s->out + first;                                        \
+            for (int64_t j = 0; j < s->m; j++)                                                               \
+                for (int64_t i = 0; i < n; i++) sum[i] += (double)v[j * s->n + i] * (double)w[j * s->n + i]; \
+            for (int64_t i = 0; i < n; i++) {                                                                \
+                coefficients by = coefficients_of(s, first + i, sum[i]);                                     \
+                scale[i] = (T)by.scale, slope[i] = (T)by.slope;                                              \
+            }                                                                                                \
+            for (int64_t j = 0; j < s->m; j++, v += s->n, w += s->n, out += s->n)                            \
+                for (int64_t i = 0; i < n; i++) out[i] = (s->w ? w[i] - v[i] * slope[i] : v[i]) * scale[i];  \
+        }                                                                                                    \
+        return RT_OK;                                                                                        \
     }
 
 typedef struct coefficients { double scale, slope; } coefficients;
 
 /* From the sum of a slice's squares, or of its products with the gradient. */
-static coefficients coefficients_of(const slices *s, int64_t i, double sum) {
+RT_INLINE coefficients coefficients_of(const slices *s, int64_t i, double sum) {
     double norm = s->w ? s->norms[i] : sqrt(sum), along = s->w ? sum / norm : norm;
     s->lengths[i] = along;
     return (coefficients){ s->g[i] / norm, along / norm };
@@ -73,6 +74,10 @@ static coefficients coefficients_of(const slices *s, int64_t i, double sum) {
 
 DEFINE_SLICES(float)
 DEFINE_SLICES(double)
+RT_WIDE(rows_float)
+RT_WIDE(rows_double)
+RT_WIDE(columns_float)
+RT_WIDE(columns_double)
 
 /* grad: the gradient of the result, and norms: what the forward form gave; or NULL both. out: two results. */
 static int run(const rt_ctx *ctx, const rt_view *v, const rt_view *g, int64_t dim, const rt_view *grad,
@@ -95,8 +100,9 @@ static int run(const rt_ctx *ctx, const rt_view *v, const rt_view *g, int64_t di
     bool wide = work == RT_F64;
     if (!code && s.columns)
         code = rt_parallel_work(ctx, (s.n + WIDTH - 1) / WIDTH, s.m * WIDTH, 8192,
-                                wide ? columns_double : columns_float, &s);
-    else if (!code) code = rt_parallel_work(ctx, s.n, s.m, 8192, wide ? rows_double : rows_float, &s);
+                                wide ? RT_WIDEST(columns_double) : RT_WIDEST(columns_float), &s);
+    else if (!code)
+        code = rt_parallel_work(ctx, s.n, s.m, 8192, wide ? RT_WIDEST(rows_double) : RT_WIDEST(rows_float), &s);
     if (!code && !direct) {
         rt_view made = rt_view_contiguous(s.out, work, out[0].rank, out[0].size);
         code = rt_copy(ctx, &out[0], &made);

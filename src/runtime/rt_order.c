@@ -29,20 +29,21 @@ static inline uint64_t key_f64(uint64_t u) {
     return (u & INT64_MAX) > UINT64_C(0x7ff0000000000000) ? UINT64_MAX : key;
 }
 
-/* Elements of a key class become keys in place; a whole chunk at a time, so that the loops have a fixed length. */
-static void keys_32(int class, uint32_t *x, uint32_t flip) {
-    if (class == RT_F32)
-        for (int i = 0; i < CHUNK; i++) x[i] = key_f32(x[i]) ^ flip;
-    else
-        for (int i = 0; i < CHUNK; i++) x[i] = x[i] ^ UINT32_C(1) << 31 ^ flip;
+/* Elements of a key class become keys in place; STEP at a time, so that the inner loops have a fixed length. */
+enum { STEP = 8 };
+#define EACH_KEY(key)                     \
+    for (int64_t i = 0; i < n; i += STEP) \
+        for (int k = 0; k < STEP; k++) x[i + k] = (key)
+
+static void keys_32(int class, uint32_t *x, int64_t n, uint32_t flip) {
+    if (class == RT_F32) EACH_KEY(key_f32(x[i + k]) ^ flip);
+    else EACH_KEY(x[i + k] ^ UINT32_C(1) << 31 ^ flip);
 }
 
-static void keys_64(int class, uint64_t *x, uint64_t flip) {
+static void keys_64(int class, uint64_t *x, int64_t n, uint64_t flip) {
     uint64_t sign = class == RT_I64 ? UINT64_C(1) << 63 : 0;
-    if (class == RT_F64)
-        for (int i = 0; i < CHUNK; i++) x[i] = key_f64(x[i]) ^ flip;
-    else
-        for (int i = 0; i < CHUNK; i++) x[i] = x[i] ^ sign ^ flip;
+    if (class == RT_F64) EACH_KEY(key_f64(x[i + k]) ^ flip);
+    else EACH_KEY(x[i + k] ^ sign ^ flip);
 }
 
 bool rt_order_is_nan(int dtype, uint64_t key, bool descending) {
@@ -52,14 +53,15 @@ bool rt_order_is_nan(int dtype, uint64_t key, bool descending) {
 
 typedef union chunk { uint32_t narrow[CHUNK]; uint64_t wide[CHUNK]; } chunk;
 
-/* Keys of up to CHUNK elements. */
-static void load(int dtype, const char *x, int64_t stride, int64_t n, bool descending, chunk *out) {
+/* Keys of up to CHUNK elements; behind them up to the next STEP, or with `whole` to the end, those of zeros. */
+static void load(int dtype, const char *x, int64_t stride, int64_t n, bool descending, bool whole, chunk *out) {
     int class = key_class(dtype);
-    if (n < CHUNK) memset(out, 0, sizeof *out);
-    if (class == dtype && stride == 1) memcpy(out, x, (size_t)(n * rt_itemsize(dtype)));
+    int64_t padded = whole ? CHUNK : (n + STEP - 1) / STEP * STEP, item = rt_itemsize(class);
+    if (n < padded) memset((char *)out + n * item, 0, (size_t)((padded - n) * item));
+    if (class == dtype && stride == 1) memcpy(out, x, (size_t)(n * item));
     else rt_convert(class, out, 1, dtype, x, stride, n);
-    if (rt_order_bits(dtype) == 32) keys_32(class, out->narrow, descending ? UINT32_MAX : 0);
-    else keys_64(class, out->wide, descending ? UINT64_MAX : 0);
+    if (rt_order_bits(dtype) == 32) keys_32(class, out->narrow, padded, descending ? UINT32_MAX : 0);
+    else keys_64(class, out->wide, padded, descending ? UINT64_MAX : 0);
 }
 
 static inline uint64_t chunk_key(const chunk *c, bool wide, int i) { return wide ? c->wide[i] : c->narrow[i]; }
@@ -72,7 +74,7 @@ static void each_key(int dtype, const void *x, int64_t stride, int64_t n, int64_
     int64_t item = rt_itemsize(dtype);
     for (int64_t i = 0; i < n; i += CHUNK) {
         int count = n - i < CHUNK ? (int)(n - i) : CHUNK;
-        load(dtype, (const char *)x + i * stride * item, stride, count, descending, &keys);
+        load(dtype, (const char *)x + i * stride * item, stride, count, descending, false, &keys);
         if (pairs)
             for (int k = 0; k < count; k++) pairs[i + k] = (rt_pair){ chunk_key(&keys, wide, k), first + i + k };
         else
@@ -183,7 +185,7 @@ void rt_order_first(int dtype, const void *x, int64_t stride, int64_t n, int64_t
     chunk keys;
     for (int64_t i = 0; i < n; i += CHUNK) {
         int count = n - i < CHUNK ? (int)(n - i) : CHUNK;
-        load(dtype, (const char *)x + i * stride * item, stride, count, descending, &keys);
+        load(dtype, (const char *)x + i * stride * item, stride, count, descending, true, &keys);
         bool bounded = bound != UINT64_MAX;
         if (bounded && !any_below(&keys, wide, bound)) continue;
         for (int j = 0; j < count; j++) {

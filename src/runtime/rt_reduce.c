@@ -224,7 +224,7 @@ static bool by_columns(const work *w) {
 static int run_work(const rt_ctx *ctx, work *w) {
     bool columns = by_columns(w);
     int64_t last = w->kept.size[w->kept.rank - 1];
-    w->block = columns ? TALL_BLOCK : BLOCK;
+    w->block = columns ? TALL_BLOCK : w->r->reducer->long_blocks ? 4 * BLOCK : BLOCK;
     w->blocks = w->row.count ? (w->row.count + w->block - 1) / w->block : 1;
     w->groups = (last + WIDTH - 1) / WIDTH;
     int64_t tasks = (columns ? w->kept.count / last * w->groups : w->kept.count) * w->blocks;

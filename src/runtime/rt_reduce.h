@@ -25,6 +25,9 @@ typedef struct rt_reducer {
     /* Optional, for reductions that want no index: as folding column by column x's `count` rows of `width` elements,
      * which are `step` apart; counts s->n. */
     void (*columns)(rt_folded *s, int width, const void *x, int64_t step, int64_t count, const double *param);
+    /* Blocks of rows are four times as long: products become too small to be normal in each of them anew, and such
+     * numbers take a processor a hundred times as long. */
+    bool long_blocks;
 } rt_reducer;
 
 typedef struct rt_reduction {
@@ -51,5 +54,9 @@ rt_view rt_view_last(const rt_view *v, int dim);
 /* Pairwise sums: error grows with log n. */
 float rt_sum_f32(const float *x, int64_t n);
 double rt_sum_f64(const double *x, int64_t n);
+/* Of n >= 1 floats (rt_floats.c): a NaN where there is one, else the largest, or smallest; the product. */
+float rt_largest_f32(const float *x, int64_t n);
+float rt_smallest_f32(const float *x, int64_t n);
+float rt_product_f32(const float *x, int64_t n);
 
 #endif
