@@ -8,6 +8,8 @@
  * `stride` apart in x; they are made dense and then copied there. */
 #include "runtime/conv_image.h"
 
+#include <string.h>
+
 /* The taps and positions of one remainder, in one dimension. */
 typedef struct lane {
     int64_t first, count;            /* positions i = first + j * stride, j < count */
@@ -23,6 +25,11 @@ typedef struct job {
     int64_t grid[RT_CONV_DIMS];
     int64_t *tap;
     int64_t group;
+    /* Weights of the group that are read where they lie: steps of o and c, and of the remainder's taps. */
+    const float *weights;
+    int64_t w_o, w_c, taps;
+    int64_t *w_at;
+    bool dense; /* w_at is 0, 1, 2 .. */
 } job;
 
 static int64_t remainder_of(int64_t a, int64_t b) { return (a % b + b) % b; }
@@ -92,6 +99,50 @@ static int weights_fill(const rt_ctx *ctx, const job *s, const rt_view *w5, int6
     return rt_copy(ctx, to, &from);
 }
 
+/* The same, as rows of the product's left factor while it is computed: what a single picture needs of the weights is
+ * then turned near the processor and never written. rt_gemm_rows_fn. */
+enum { AHEAD = 3, /* of o, whose weights are asked for before they are read */
+       NINE = 9,  /* taps, the usual number */
+       TURN_LEAST = 512 * 1024 }; /* weights: fewer are turned once, in the cache */
+static void weights_turn(void *arg, int64_t batch, int64_t i0, int64_t i1, int64_t k0, int64_t k1, void *to,
+                         int64_t row) {
+    (void)batch;
+    const job *s = arg;
+    for (int64_t k = k0; k < k1;) {
+        int64_t o = k / s->taps, first = k % s->taps, n = s->taps - first < k1 - k ? s->taps - first : k1 - k;
+        const float *from = s->weights + o * s->w_o + i0 * s->w_c;
+        float *out = (float *)to + (k - k0);
+        if (n == NINE && s->dense) {
+            for (int64_t i = i0; i < i1; i++, from += s->w_c, out += row) {
+                __builtin_prefetch(from + AHEAD * s->w_o);
+                memcpy(out, from, NINE * sizeof *out);
+            }
+        } else {
+            for (int64_t i = i0; i < i1; i++, from += s->w_c, out += row)
+                for (int64_t q = 0; q < n; q++) out[q] = from[s->w_at[first + q]];
+        }
+        k += n;
+    }
+}
+
+static void weights_place(job *s, const rt_view *w5) {
+    const lane *a = s->lane[0], *b = s->lane[1], *c = s->lane[2];
+    s->weights = (const float *)w5->p + s->group * (s->v->o / s->v->groups) * w5->stride[0];
+    s->w_o = w5->stride[0];
+    s->w_c = w5->stride[1];
+    s->taps = 0;
+    s->dense = true;
+    for (int64_t z = 0; z < a->taps; z++)
+        for (int64_t y = 0; y < b->taps; y++)
+            for (int64_t x = 0; x < c->taps; x++) {
+                s->w_at[s->taps] = (a->tap + z * a->tap_step) * w5->stride[2] +
+                                   (b->tap + y * b->tap_step) * w5->stride[3] +
+                                   (c->tap + x * c->tap_step) * w5->stride[4];
+                s->dense = s->dense && s->w_at[s->taps] == s->taps;
+                s->taps++;
+            }
+}
+
 typedef struct target {
     const rt_view *x5, *bias;
     rt_scalar alpha, beta;
@@ -108,7 +159,10 @@ static int lane_run(const rt_ctx *ctx, job *s, const rt_view *w5, int64_t groups
     for (int d = 0; d < RT_CONV_DIMS; d++) s->grid[d] = s->lane[d]->count;
     int64_t n = s->grid[0] * s->grid[1] * s->grid[2], k = taps_fill(s, planes ? 1 : s->image.item);
     rt_view weights = { .p = t->weights };
-    int code = weights_fill(ctx, s, w5, groups, &weights);
+    bool turned = !planes && t->count == 1 && w5->dtype == RT_F32 && rt_numel(w5) >= TURN_LEAST;
+    int code = RT_OK;
+    if (turned) weights_place(s, w5);
+    else code = weights_fill(ctx, s, w5, groups, &weights);
     if (code) return code;
 
     rt_view part = *t->x5; /* where the results belong */
@@ -135,6 +189,7 @@ static int lane_run(const rt_ctx *ctx, job *s, const rt_view *w5, int64_t groups
     g.c_batch = to->stride[0];
     g.pack_b = panels_pack;
     g.pack_arg = s;
+    if (turned) g.rows_a = weights_turn, g.rows_arg = s;
     g.alpha = t->alpha;
     g.beta = t->beta;
     if (t->bias) {
@@ -166,11 +221,12 @@ int rt_conv_input(const rt_ctx *ctx, const rt_conv *v, const rt_view *y, const r
 
     lane *lanes = rt_scratch(ctx, (size_t)remainders * sizeof(lane) + 3 * 8);
     char *weights = rt_scratch(ctx, (size_t)(together * m * o * taps * item));
-    s.tap = rt_scratch(ctx, (size_t)(o * taps * 8));
+    s.tap = rt_scratch(ctx, (size_t)((o + 1) * taps * 8));
     target t = { &x5, bias, alpha, beta, 0, 0, weights, NULL };
     int code = RT_OK;
     if (!lanes || !weights || !s.tap) goto no_memory;
 
+    s.w_at = s.tap + o * taps;
     /* The remainders of each dimension, and an image of y with room for every shift. */
     lane *next = lanes;
     int64_t *starts = (int64_t *)(void *)(lanes + remainders), largest = 1;

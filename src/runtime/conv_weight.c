@@ -4,8 +4,10 @@
  *
  * over the same padded image as the forward product, read the other way round: a panel holds 16 taps, and its rows are
  * positions. y is brought to [o, (n, p)] in the compute type, so that a whole batch is one long sum; batches whose
- * image is too large go piece by piece into sums of the compute type, rounded once at the end. */
+ * image is too large go piece by piece into sums of the compute type, rounded once at the end; where w can hold them,
+ * they are made there. */
 #include "runtime/conv_image.h"
+#include "runtime/gemm_transpose.h"
 
 typedef struct job {
     const rt_conv *v;
@@ -15,18 +17,25 @@ typedef struct job {
 } job;
 
 /* rows by count <= 16 elements: out[r][j] = x[at[j] + r]. */
-#define TRANSPOSE(T)                                                                                                   \
-    do {                                                                                                               \
-        T *y = (T *)(void *)out;                                                                                       \
-        const T *from = (const T *)(const void *)x;                                                                    \
-        for (int64_t j = 0; j < count; j++)                                                                            \
-            for (int64_t r = 0; r < rows; r++) y[r * width + j] = from[at[j] + r];                                     \
-    } while (0)
+static void rows_fill4(uint32_t *out, const uint32_t *x, const int64_t *at, int64_t count, int64_t rows) {
+    enum { WIDTH = RT_PANEL_BYTES / 4 };
+    int64_t whole = rows / 4 * 4, j = 0;
+    for (; j + 4 <= count; j += 4)
+        for (int64_t r = 0; r < whole; r += 4)
+            transpose4(out + r * WIDTH + j, WIDTH, x + at[j] + r, x + at[j + 1] + r, x + at[j + 2] + r,
+                       x + at[j + 3] + r);
+    for (int64_t q = 0; q < count; q++)
+        for (int64_t r = q < j ? whole : 0; r < rows; r++) out[r * WIDTH + q] = x[at[q] + r];
+}
+
+static void rows_fill8(uint64_t *out, const uint64_t *x, const int64_t *at, int64_t count, int64_t rows) {
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t r = 0; r < rows; r++) out[r * (RT_PANEL_BYTES / 8) + j] = x[at[j] + r];
+}
 
 static void rows_fill(char *out, int64_t item, const char *x, const int64_t *at, int64_t count, int64_t rows) {
-    int64_t width = RT_PANEL_BYTES / item;
-    if (item == 4) TRANSPOSE(uint32_t);
-    else TRANSPOSE(uint64_t);
+    if (item == 4) rows_fill4((uint32_t *)(void *)out, (const uint32_t *)(const void *)x, at, count, rows);
+    else rows_fill8((uint64_t *)(void *)out, (const uint64_t *)(const void *)x, at, count, rows);
 }
 
 static void panels_pack(void *arg, int64_t batch, int64_t k0, int64_t k1, int64_t n0, int64_t n1, void *panels,
@@ -88,11 +97,12 @@ int rt_conv_weight(const rt_ctx *ctx, const rt_conv *v, const rt_view *y, const 
     rt_view y5 = conv_view5(y);
     void *memory = NULL;
     char *rows = NULL, *sums = NULL;
+    bool direct = w->dtype == compute && rt_is_contiguous(w) && gemm_is_one(alpha) && gemm_is_zero(beta);
     int code = conv_image_plan(ctx, v, compute, &s.image, &s.tap, &memory);
     if (!code) code = conv_image_alloc(ctx, &s.image, v->c, v->n);
     if (code) goto out;
     rows = rt_scratch(ctx, (size_t)(s.image.pictures * v->o * s.positions * item));
-    sums = rt_scratch(ctx, (size_t)(v->o * n * item));
+    sums = direct ? w->p : rt_scratch(ctx, (size_t)(v->o * n * item));
     if (!rows || !sums) {
         code = rt_fail(ctx, RT_ENOMEM, "out of memory for the weight gradient of a convolution");
         goto out;
@@ -110,9 +120,9 @@ int rt_conv_weight(const rt_ctx *ctx, const rt_conv *v, const rt_view *y, const 
             code = rt_gemm(ctx, &g);
         }
     }
-    if (!code) code = store(ctx, w, sums, compute, alpha, beta);
+    if (!code && !direct) code = store(ctx, w, sums, compute, alpha, beta);
 out:
-    rt_scratch_free(ctx, sums);
+    if (!direct) rt_scratch_free(ctx, sums);
     rt_scratch_free(ctx, rows);
     rt_scratch_free(ctx, s.image.data);
     rt_scratch_free(ctx, memory);

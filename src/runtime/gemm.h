@@ -21,6 +21,11 @@ typedef void rt_gemm_pack_fn(void *arg, int64_t batch, int64_t k0, int64_t k1, i
                              int64_t panel);
 enum { RT_PANEL_BYTES = 64 };
 
+/* Fills rows [i0, i1) of A's columns [k0, k1), of batch entry `batch`, in the compute dtype, dense and `row` apart.
+ * Called from several threads at once. */
+typedef void rt_gemm_rows_fn(void *arg, int64_t batch, int64_t i0, int64_t i1, int64_t k0, int64_t k1, void *rows,
+                             int64_t row);
+
 typedef struct rt_gemm_args {
     int32_t dtype; /* of A, B, C and D */
     int64_t m, n, k, batch;
@@ -40,6 +45,9 @@ typedef struct rt_gemm_args {
     const void *packed_b;
     rt_gemm_pack_fn *pack_b;
     void *pack_arg;
+    /* Where A comes from, when not from `a`. Only with pack_b. */
+    rt_gemm_rows_fn *rows_a;
+    void *rows_arg;
     /* What becomes of the sums before they are stored (with their row and column in C), or NULL. Only for f32 with
      * packed_b, batch 1, alpha 1, beta 0. */
     const rt_post *post;

@@ -9,8 +9,9 @@
  * A few columns past the last whole panel would fill one with mostly nothing; they are computed as dot products with
  * the rows of A that are at hand anyway. A is read in place when its rows are dense and of the compute type, else its
  * part is packed, too. B is read in place when there are only a few rows to multiply it with. What several units would
- * pack alike is packed once before, by all threads. Each element of C adds its terms in the order of k whatever the
- * cut, so the cut may follow the thread count. */
+ * pack alike is packed once before, by all threads. What the next block reads, and what the next tile writes, is
+ * brought nearer while this one is computed. Each element of C adds its terms in the order of k whatever the cut, so
+ * the cut may follow the thread count. */
 #include "runtime/gemm_isa.h"
 
 #include <string.h>
@@ -24,6 +25,10 @@ enum {
     LEAST_ROWS = 32,                      /* of a unit, when rows are cut */
     FEW_ROWS = 16,                        /* so few that packing B does not pay */
     EDGE_PART = 4, EDGE_LEAST_K = 64,     /* columns past a panel are an edge up to width / EDGE_PART */
+    STREAM_K = 128, STREAM_ROWS = 256,    /* of a block of B that is read while the one before is used; of A then */
+    STREAM_PANELS = 48, STREAM_WHOLE = 64, STREAM_LEAST = 12, /* of such a block; up to WHOLE it is not cut */
+    AHEAD_GROUPS = 3,                     /* of panels, in whose time the next rows of A can come */
+    FAR_BYTES = 1024 * 1024, FAR_K = 32,  /* of a result that is in no near cache; terms that give time to fetch it */
     SHARED_BYTES = 64 * 1024 * 1024,      /* at most, for what is packed once */
     MOST_TILE_ROWS = 8, MOST_TILE_PANELS = 3
 };
@@ -37,7 +42,7 @@ typedef struct job {
     int64_t unit_rows, unit_panels, row_units, panel_units;
     int64_t group_rows;
     int64_t edge; /* columns past the last whole panel that are dot products; the others are all in panels */
-    bool a_in_place, b_in_place, c_in_place;
+    bool a_in_place, b_in_place, c_in_place, b_streams, c_is_far;
     /* Packed once, or before the call; NULL: by each unit. */
     const char *packed_a, *packed_b;
     int64_t packed_b_batch;
@@ -56,13 +61,60 @@ static int64_t part_begin(int64_t n, int64_t parts, int64_t at) { return n / par
 
 /* ---- one unit ---- */
 
+/* What the block after this one reads: `left` pieces of dense memory, `pieces` of them a row. Each tile of this block
+ * brings one nearer, so that reading a weight costs no time of its own. */
+typedef struct coming { const char *at; int64_t step, bytes, row, pieces, piece, left; } coming;
+
 typedef struct unit {
     job *s;
     int64_t batch, i0, i1, p0, p1; /* rows and panels */
+    bool goes_on;                  /* the same thread has the panels after these, too */
+    coming coming;
     char *slot;
 } unit;
 
 typedef struct b_source { const char *at; int64_t first, row, panel; } b_source; /* `at`: panel `first` */
+
+/* `rows` rows of `bytes` bytes, `row` bytes apart, shared by `tiles` tiles of k terms. */
+static coming coming_of(const char *at, int64_t row, int64_t rows, int64_t bytes, int64_t tiles, int64_t k) {
+    int64_t pieces = most(rows > 0 ? tiles / rows : 1, 1), each = ratio_up(bytes, pieces);
+    return (coming){ at, ratio_up(each, k), each, row, pieces, 0, rows * pieces };
+}
+
+/* Of B, when it is packed from far away: the same panels' next terms, or the first of the next panels. */
+static coming b_coming(const unit *u, int64_t k0, int64_t k1, int64_t tiles) {
+    const job *s = u->s;
+    const rt_gemm_args *g = s->g;
+    bool same = k1 < g->k;
+    int64_t k = same ? k1 : 0, p = same ? u->p0 : u->p1;
+    int64_t panels = same ? u->p1 - u->p0 : u->goes_on ? least(s->unit_panels, s->panels - u->p1) : 0;
+    const char *at = (const char *)g->b + (u->batch * g->b_batch + k * g->b_row + p * s->width) * s->item;
+    return coming_of(at, g->b_row * s->item, panels ? least(k1 - k0, g->k - k) : 0, panels * RT_PANEL_BYTES, tiles,
+                     k1 - k0);
+}
+
+/* Of A, rows from i on. */
+static coming a_coming(const unit *u, const char *a, int64_t a_row, int64_t i, int64_t k, int64_t tiles) {
+    int64_t rows = least(u->s->group_rows, u->i1 - i);
+    return coming_of(a, a_row * u->s->item, rows, k * u->s->item, tiles, k);
+}
+
+static gemm_ahead ahead_take(coming *c) {
+    if (c->left <= 0) return (gemm_ahead){ c->at, 0 };
+    gemm_ahead lines = { c->at + c->piece * c->bytes, c->step };
+    c->left--;
+    if (++c->piece == c->pieces) {
+        c->piece = 0;
+        c->at += c->row;
+    }
+    return lines;
+}
+
+/* Lines that the next tile writes, which have to come here first. */
+static void lines_fetch(const char *at, int64_t row, int64_t rows, int64_t bytes) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(at + r * row + b, 1, 2);
+}
 
 /* Tiles of rows [i, i_end) by panels [p, p + panels), whose terms k0..k1 are at hand. */
 static void tiles_run(unit *u, int64_t i, int64_t i_end, int64_t p, int panels, const char *a, int64_t a_row,
@@ -83,10 +135,23 @@ static void tiles_run(unit *u, int64_t i, int64_t i_end, int64_t p, int panels, 
             out = direct ? (char *)g->c + (u->batch * g->c_batch + (i + r0) * g->c_row + j) * s->item : buffer;
             out_row = direct ? g->c_row : panels * s->width;
         }
+        if (direct && last && s->c_is_far && t + 1 < count)
+            lines_fetch(out + rows * out_row * s->item, out_row * s->item, rows, panels * RT_PANEL_BYTES);
         s->kind->tile((int)rows, panels, k1 - k0, a + r0 * a_row * s->item, a_row, b.at, b.row, b.panel,
-                      k0 ? sums : NULL, sums_row, out, out_row);
+                      k0 ? sums : NULL, sums_row, out, out_row, ahead_take(&u->coming));
         if (last) gemm_finish(g, s->kind, s->compute, out, out_row, direct, u->batch, i + r0, rows, j, cols);
     }
+}
+
+/* Rows [i0, i1) of A, terms k0..k1, as dense rows `row` apart. */
+static void a_pack(const job *s, int64_t batch, int64_t i0, int64_t i1, int64_t k0, int64_t k1, void *to, int64_t row) {
+    const rt_gemm_args *g = s->g;
+    int64_t from = rt_itemsize(g->dtype);
+    if (g->rows_a) g->rows_a(g->rows_arg, batch, i0, i1, k0, k1, to, row);
+    else
+        rt_gemm_pack_rows(s->compute, to, row, g->dtype,
+                          (const char *)g->a + (batch * g->a_batch + i0 * g->a_row + k0 * g->a_col) * from, g->a_row,
+                          g->a_col, i1 - i0, k1 - k0);
 }
 
 /* Where the unit's B of k0..k1 is, packing it when it has to. A partial panel at the end is always packed: tiles read
@@ -155,22 +220,24 @@ static void unit_run(unit *u) {
         if (has_edge) edge_prepare(u, k0, k1);
         bool alone = s->b_in_place && least(u->p1 * s->width, g->n) % s->width;
         int64_t panels = u->p1 - u->p0 - alone, groups = ratio_up(panels, s->most_panels);
+        u->coming = s->b_streams ? b_coming(u, k0, k1, groups * ((u->i1 - u->i0) / MOST_TILE_ROWS))
+                                 : (coming){ .at = g->c };
         for (int64_t i = u->i0; i < u->i1; i += s->group_rows) {
             int64_t i_end = least(i + s->group_rows, u->i1), a_row = g->a_row;
             const char *a;
             if (s->packed_a) {
                 a = s->packed_a + ((u->batch * g->m + i) * g->k + k0) * s->item;
                 a_row = g->k;
+            } else if (s->a_in_place) {
+                a = (const char *)g->a + (u->batch * g->a_batch + i * g->a_row + k0) * s->item;
             } else {
-                int64_t from = rt_itemsize(g->dtype);
-                a = (const char *)g->a + (u->batch * g->a_batch + i * g->a_row + k0 * g->a_col) * from;
-                if (!s->a_in_place) {
-                    a_row = k1 - k0;
-                    rt_gemm_pack_rows(s->compute, u->slot + s->a_at, a_row, g->dtype, a, g->a_row, g->a_col, i_end - i,
-                                      k1 - k0);
-                    a = u->slot + s->a_at;
-                }
+                a_row = k1 - k0;
+                a_pack(s, u->batch, i, i_end, k0, k1, u->slot + s->a_at, a_row);
+                a = u->slot + s->a_at;
             }
+            if (!s->b_streams && groups >= AHEAD_GROUPS && (s->packed_a || s->a_in_place))
+                u->coming = a_coming(u, a + (i_end - i) * a_row * s->item, a_row, i_end, k1 - k0,
+                                     groups * ((i_end - i) / MOST_TILE_ROWS));
             for (int64_t q = 0; q < groups; q++) {
                 int64_t p = u->p0 + part_begin(panels, groups, q);
                 tiles_run(u, i, i_end, p, (int)(u->p0 + part_begin(panels, groups, q + 1) - p), a, a_row, b, k0, k1);
@@ -192,6 +259,7 @@ static int units_run(void *arg, int64_t begin, int64_t end) {
         u.p1 = least(u.p0 + s->unit_panels, s->panels);
         u.i0 = row_unit * s->unit_rows;
         u.i1 = least(u.i0 + s->unit_rows, s->g->m);
+        u.goes_on = at + 1 < end && panel_unit + 1 < s->panel_units;
         unit_run(&u);
     }
     gemm_slot_give(&s->slots, u.slot);
@@ -219,17 +287,45 @@ static int rows_pack(void *arg, int64_t begin, int64_t end) {
     packing *w = arg;
     job *s = w->s;
     const rt_gemm_args *g = s->g;
-    int64_t blocks = ratio_up(g->m, MOST_TILE_ROWS), from = rt_itemsize(g->dtype);
+    int64_t blocks = ratio_up(g->m, MOST_TILE_ROWS);
     for (int64_t at = begin; at < end; at++) {
         int64_t i = at % blocks * MOST_TILE_ROWS, batch = at / blocks;
-        rt_gemm_pack_rows(s->compute, w->out + (batch * g->m + i) * g->k * s->item, g->k, g->dtype,
-                          (const char *)g->a + (batch * g->a_batch + i * g->a_row) * from, g->a_row, g->a_col,
-                          least(MOST_TILE_ROWS, g->m - i), g->k);
+        a_pack(s, batch, i, least(i + MOST_TILE_ROWS, g->m), 0, g->k, w->out + (batch * g->m + i) * g->k * s->item,
+               g->k);
     }
     return RT_OK;
 }
 
 /* ---- the cut ---- */
+
+/* A weight that is used once, by few rows: its own rows come in long runs, a few at a time, and while a block of them
+ * is multiplied, the next one is on its way. Each thread has one part of the columns then. Not where there is an edge,
+ * whose dot products would depend on the threads by their blocks of k. */
+static void cut_stream(job *s, int threads) {
+    const rt_gemm_args *g = s->g;
+    int64_t each = ratio_up(s->panels, threads), most_panels = s->panels <= STREAM_WHOLE ? s->panels : STREAM_PANELS;
+    bool dense = s->compute == g->dtype && g->b_col == 1 && !g->pack_b && !g->packed_b && g->batch == 1 && !s->edge;
+    if (!dense || g->m <= FEW_ROWS || g->m > STREAM_ROWS || g->k <= 2 * STREAM_K || each < STREAM_LEAST) return;
+    s->b_streams = true;
+    s->k_blocks = ratio_up(g->k, STREAM_K);
+    s->k_block = round_up(ratio_up(g->k, s->k_blocks), 8);
+    s->unit_panels = least(each, most_panels);
+}
+
+static void cut_rows(job *s, int64_t wanted) {
+    const rt_gemm_args *g = s->g;
+    int64_t row_units = 1;
+    if (!s->b_streams && g->batch * s->panel_units < wanted) {
+        int64_t per_unit = most(s->unit_panels * s->width * g->k, 1);
+        int64_t rows = most(most(ratio_up(g->m * g->batch * s->panel_units, wanted), LEAST_ROWS),
+                            LEAST_WORK / per_unit);
+        row_units = ratio_up(g->m, rows);
+    }
+    s->unit_rows = round_up(ratio_up(g->m, row_units), MOST_TILE_ROWS);
+    s->row_units = ratio_up(g->m, s->unit_rows);
+    int64_t fit_rows = A_BLOCK_BYTES / (s->k_block * s->item);
+    s->group_rows = most(fit_rows / MOST_TILE_ROWS * MOST_TILE_ROWS, 2 * MOST_TILE_ROWS);
+}
 
 static void cut(job *s, int threads) {
     const rt_gemm_args *g = s->g;
@@ -252,18 +348,9 @@ static void cut(job *s, int threads) {
         int64_t each = most(ratio_up(s->panels * g->batch, wanted), worth);
         s->unit_panels = least(s->unit_panels, round_up(each, s->most_panels));
     }
+    cut_stream(s, threads);
     s->panel_units = ratio_up(s->panels, s->unit_panels);
-    int64_t row_units = 1;
-    if (g->batch * s->panel_units < wanted) {
-        int64_t per_unit = most(s->unit_panels * s->width * g->k, 1);
-        int64_t rows = most(most(ratio_up(g->m * g->batch * s->panel_units, wanted), LEAST_ROWS),
-                            LEAST_WORK / per_unit);
-        row_units = ratio_up(g->m, rows);
-    }
-    s->unit_rows = round_up(ratio_up(g->m, row_units), MOST_TILE_ROWS);
-    s->row_units = ratio_up(g->m, s->unit_rows);
-    int64_t fit_rows = A_BLOCK_BYTES / (s->k_block * s->item);
-    s->group_rows = most(fit_rows / MOST_TILE_ROWS * MOST_TILE_ROWS, 2 * MOST_TILE_ROWS);
+    cut_rows(s, wanted);
 }
 
 int gemm_blocked(const rt_ctx *ctx, const rt_gemm_args *g, int compute) {
@@ -272,7 +359,7 @@ int gemm_blocked(const rt_ctx *ctx, const rt_gemm_args *g, int compute) {
     cut(&s, rt_pool_threads(ctx->pool));
     bool native = compute == g->dtype || (compute == RT_U32 && g->dtype == RT_I32) ||
                   (compute == RT_U64 && g->dtype == RT_I64);
-    s.a_in_place = native && g->a_col == 1;
+    s.a_in_place = native && g->a_col == 1 && !g->rows_a;
     s.b_in_place = native && g->b_col == 1 && !g->pack_b && !g->packed_b && g->m <= FEW_ROWS;
     s.c_in_place = gemm_can_finish_in_c(g, compute);
     s.packed_b = g->packed_b;
@@ -300,6 +387,7 @@ int gemm_blocked(const rt_ctx *ctx, const rt_gemm_args *g, int compute) {
         s.packed_a = shared_a;
     }
 
+    s.c_is_far = g->m * g->n * s.item >= FAR_BYTES && g->k >= FAR_K;
     int64_t own_panels = s.packed_b ? 0 : s.b_in_place ? 1 : s.unit_panels;
     s.a_at = (size_t)(own_panels * s.k_block * RT_PANEL_BYTES);
     int64_t a_rows = s.a_in_place || s.packed_a ? 0 : least(s.group_rows, s.unit_rows);

@@ -7,11 +7,16 @@
 
 #include <stdatomic.h>
 
+/* Memory that is wanted after a tile: with each of its k, the line at the address is brought nearer, `step` bytes
+ * further each time; less than a line where the tiles of a block share the work. Any address will do; step 0 where
+ * nothing is wanted. */
+typedef struct gemm_ahead { const char *at; int64_t step; } gemm_ahead;
+
 /* out[rows][panels * width] = in + A[rows][k] * B[k][panels * width]; `in` NULL counts as zero. Rows of A are dense and
  * `a_row` apart; row k of panel p of B is at b + p * panel + k * b_row. Each element adds its terms in the order of k,
  * so that the result does not depend on how a product was cut into tiles. */
 typedef void gemm_tile_fn(int rows, int panels, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_row,
-                          int64_t panel, const void *in, int64_t in_row, void *out, int64_t out_row);
+                          int64_t panel, const void *in, int64_t in_row, void *out, int64_t out_row, gemm_ahead ahead);
 
 /* The same over whole packed panels, rows of B 64 bytes apart, with `k` lines from `next` brought nearer meanwhile
  * (what the caller wants after this tile; any address will do). */

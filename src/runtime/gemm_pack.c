@@ -4,31 +4,13 @@
  * bytes (a panel). Native elements go straight there, by rows or by a tiled transpose. Others are converted first,
  * along the direction they lie in memory, into a small block that is then moved as native ones are. */
 #include "runtime/gemm_isa.h"
+#include "runtime/gemm_transpose.h"
 
 #include <string.h>
 
 enum { BLOCK_ROWS = 64, BLOCK_COLS = 64, PANELS = 8 /* that are filled together */ };
 
-typedef uint32_t u32x4 __attribute__((vector_size(16), aligned(4), may_alias));
 typedef uint64_t u64x2 __attribute__((vector_size(16), aligned(8), may_alias));
-#if defined(__clang__)
-#define SHUFFLE4(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-typedef uint32_t u32x4_index __attribute__((vector_size(16)));
-#define SHUFFLE4(a, b, ...) __builtin_shuffle(a, b, (u32x4_index){ __VA_ARGS__ })
-#endif
-
-/* out[i][j] = x[j][i], 4 by 4. */
-static inline void transpose4(uint32_t *out, int64_t row, const uint32_t *x, int64_t x_col) {
-    u32x4 a = *(const u32x4 *)x, b = *(const u32x4 *)(x + x_col);
-    u32x4 c = *(const u32x4 *)(x + 2 * x_col), d = *(const u32x4 *)(x + 3 * x_col);
-    u32x4 ab = SHUFFLE4(a, b, 0, 4, 1, 5), cd = SHUFFLE4(c, d, 0, 4, 1, 5);
-    *(u32x4 *)out = SHUFFLE4(ab, cd, 0, 1, 4, 5);
-    *(u32x4 *)(out + row) = SHUFFLE4(ab, cd, 2, 3, 6, 7);
-    ab = SHUFFLE4(a, b, 2, 6, 3, 7), cd = SHUFFLE4(c, d, 2, 6, 3, 7);
-    *(u32x4 *)(out + 2 * row) = SHUFFLE4(ab, cd, 0, 1, 4, 5);
-    *(u32x4 *)(out + 3 * row) = SHUFFLE4(ab, cd, 2, 3, 6, 7);
-}
 
 /* Where B's rows or columns are a page apart no prefetcher follows them: what is read some steps later is asked for
  * now. A prefetch beyond the end does nothing. */
@@ -40,7 +22,9 @@ static void transpose_panel(uint32_t *out, const uint32_t *x, int64_t x_col, int
         for (int64_t j = 0; j < LINE; j += 4) {
             const uint32_t *from = x + i + j * x_col;
             for (int q = 0; q < 4; q++) __builtin_prefetch(from + q * x_col + AHEAD_LINES * LINE);
-            for (int q = 0; q < LINE; q += 4) transpose4(out + (i + q) * LINE + j, LINE, from + q, x_col);
+            for (int q = 0; q < LINE; q += 4)
+                transpose4(out + (i + q) * LINE + j, LINE, from + q, from + q + x_col, from + q + 2 * x_col,
+                           from + q + 3 * x_col);
         }
     }
 }
@@ -73,7 +57,10 @@ static void move4(uint32_t *out, int64_t row, const uint32_t *x, int64_t x_row, 
         }
         for (; i + 4 <= rows; i += 4) {
             int64_t j = 0;
-            for (; j + 4 <= cols; j += 4) transpose4(out + i * row + j, row, x + i + j * x_col, x_col);
+            for (; j + 4 <= cols; j += 4) {
+                const uint32_t *from = x + i + j * x_col;
+                transpose4(out + i * row + j, row, from, from + x_col, from + 2 * x_col, from + 3 * x_col);
+            }
             for (; j < cols; j++)
                 for (int64_t r = i; r < i + 4; r++) out[r * row + j] = x[r + j * x_col];
         }

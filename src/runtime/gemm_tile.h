@@ -22,7 +22,7 @@ typedef T NAME(vec_at) __attribute__((vector_size(VECTOR), aligned(sizeof(T)), m
 static inline __attribute__((always_inline)) void NAME(tile_of)(const int rows, const int panels, int64_t k,
                                                                 const T *a, int64_t a_row, const T *b, int64_t b_row,
                                                                 int64_t panel, const T *in, int64_t in_row, T *out,
-                                                                int64_t out_row) {
+                                                                int64_t out_row, gemm_ahead ahead) {
     enum { VECS = (ROWS3 ? 3 : ROWS2 ? 2 : 1) * NAME(per_panel) };
     const int vecs = panels * NAME(per_panel);
     NAME(vec) sum[ROWS1][VECS];
@@ -34,6 +34,8 @@ static inline __attribute__((always_inline)) void NAME(tile_of)(const int rows, 
     }
     for (int64_t at = 0; at < k; at++) {
         NAME(vec) row[VECS];
+        __builtin_prefetch(ahead.at, 0, 2);
+        ahead.at += ahead.step;
         UNROLL for (int p = 0; p < panels; p++) {
             UNROLL for (int j = 0; j < NAME(per_panel); j++)
                 row[p * NAME(per_panel) + j] = *(const NAME(vec_at) *)(b + p * panel + j * NAME(lanes));
@@ -55,14 +57,14 @@ static inline __attribute__((always_inline)) void NAME(tile_of)(const int rows, 
     case (p) * 32 + (r):                                                                                               \
         if ((r) <= ROWS##p)                                                                                            \
             NAME(tile_of)((r) <= ROWS##p ? (r) : 1, ROWS##p ? (p) : 1, k, a, a_row, b, b_row, panel, in, in_row, out,  \
-                          out_row);                                                                                    \
+                          out_row, ahead);                                                                             \
         break;
 #define TILE_CASES(p)                                                                                                  \
     TILE_CASE(1, p) TILE_CASE(2, p) TILE_CASE(3, p) TILE_CASE(4, p) TILE_CASE(5, p) TILE_CASE(6, p) TILE_CASE(7, p)    \
     TILE_CASE(8, p)
 
 static void NAME(tile)(int rows, int panels, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_row,
-                       int64_t panel, const void *in, int64_t in_row, void *out, int64_t out_row) {
+                       int64_t panel, const void *in, int64_t in_row, void *out, int64_t out_row, gemm_ahead ahead) {
     switch (panels * 32 + rows) { TILE_CASES(1) TILE_CASES(2) TILE_CASES(3) }
 }
 #undef TILE_CASE

@@ -79,7 +79,7 @@ static void multiply(const job *s, int64_t rows, int64_t panels, int64_t k, cons
             int high = (int)least(s->kind->rows[wide - 1], rows - i);
             char *to = out + (i * out_row + p * s->width) * s->item;
             s->kind->tile(high, wide, k, a + i * a_row * s->item, a_row, b + p * panel * s->item, b_row, panel,
-                          add ? to : NULL, out_row, to, out_row);
+                          add ? to : NULL, out_row, to, out_row, (gemm_ahead){ .at = to });
             i += high;
         }
         p += wide;

@@ -138,6 +138,62 @@ static void larger_f32(float *restrict top, const float *restrict x, int64_t n, 
     for (; i < n; i++) top[i] = LARGER(x[i * stride], top[i]);
 }
 
+/* The same with places: where[i] becomes at + i * stride where x's is taken. Numbers of 32 bits stand in the row of 64
+ * until it is finished (widen). */
+typedef int32_t place __attribute__((may_alias));
+typedef int32_t places __attribute__((vector_size(16), aligned(4), may_alias));
+static void larger_at_f32(float *restrict top, place *restrict where, const float *restrict x, int64_t n,
+                          int64_t stride, int32_t at) {
+    int32_t step = (int32_t)stride;
+    mask here = { at, at + step, at + 2 * step, at + 3 * step };
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4, here += 4 * step) {
+        const float *from = x + i * stride;
+        four v = { from[0], from[stride], from[2 * stride], from[3 * stride] }, old = *(four *)(top + i);
+        mask take = (v > old) | (v != v), was = *(places *)(where + i);
+        *(four *)(top + i) = (four)(((mask)v & take) | ((mask)old & ~take));
+        *(places *)(where + i) = (here & take) | (was & ~take);
+    }
+    for (; i < n; i++) {
+        float v = x[i * stride];
+        bool take = (v > top[i]) | (v != v);
+        top[i] = take ? v : top[i];
+        where[i] = take ? at + (int32_t)i * step : where[i];
+    }
+}
+
+static void widen(int64_t *index, int64_t n) {
+    for (int64_t i = n - 1; i >= 0; i--) index[i] = ((const place *)index)[i];
+}
+
+/* Planes of floats whose places fit in 32 bits; the first position of an empty or lowest window is where it begins. */
+static int max_at_f32(void *arg, int64_t begin, int64_t end) {
+    const pool *p = arg;
+    int64_t width = p->out[2];
+    for (int64_t plane = begin; plane < end; plane++) {
+        const float *in = (const float *)p->x + plane * volume(p->in);
+        EACH_ROW(p, row, deep, tall) {
+            int64_t first = plane * volume(p->out) + row * width, *index = p->index + first;
+            float *top = (float *)p->y + first;
+            place *where = (place *)index;
+            for (int64_t i = 0; i < width; i++) top[i] = -INFINITY;
+            for (int64_t i = 0; i < width; i++)
+                where[i] = (int32_t)((deep.from * p->in[1] + tall.from) * p->in[2] + p->across[i].from);
+            EACH_LINE(p, deep, tall, line) {
+                tap t;
+                for (int64_t k = first_tap(p); tap_of(p, k, &t); k++) {
+                    int64_t at = line + t.first * p->stride[2] + t.shift;
+                    if (t.first < t.end)
+                        larger_at_f32(top + t.first, where + t.first, in + at, t.end - t.first, p->stride[2],
+                                      (int32_t)at);
+                }
+            }
+            widen(index, width);
+        }
+    }
+    return RT_OK;
+}
+
 /* The first position of an empty or lowest window is where it begins. */
 #define MAX_POOL(name, T, lowest, larger)                                                                         \
     static int name(void *arg, int64_t begin, int64_t end) {                                                       \
@@ -171,6 +227,12 @@ static void larger_f32(float *restrict top, const float *restrict x, int64_t n, 
         return RT_OK;                                                                                              \
     }
 MAX_POOL(max_f32, float, -INFINITY, larger_f32)
+static int max_either_f32(void *arg, int64_t begin, int64_t end) {
+    const pool *p = arg;
+    const int64_t limit = 1 << 28; /* of places, with room for what a vector looks ahead */
+    bool narrow = p->index && !p->adaptive && volume(p->in) < limit && p->stride[2] < limit;
+    return narrow ? max_at_f32(arg, begin, end) : max_f32(arg, begin, end);
+}
 MAX_POOL(max_f64, double, -INFINITY, larger_f64)
 MAX_POOL(max_i64, int64_t, INT64_MIN, larger_i64)
 
@@ -242,7 +304,8 @@ POOL_BACKWARD(double, average_back_f64, maximum_back_f64)
 /* One table for each kind, so that a model links only what it uses. */
 typedef int pool_body(void *, int64_t, int64_t);
 typedef struct pool_bodies { pool_body *f32, *f64, *i64; bool max; } pool_bodies;
-static const pool_bodies largest = { max_f32, max_f64, max_i64, true }, averages = { avg_f32, avg_f64, avg_i64, false };
+static const pool_bodies largest = { max_either_f32, max_f64, max_i64, true };
+static const pool_bodies averages = { avg_f32, avg_f64, avg_i64, false };
 
 /* ---- reading arguments: `spatial` trailing dimensions are pooled ---- */
 

@@ -237,6 +237,19 @@ static void deep_sums(void) {
     CHECK(solve(&q));
 }
 
+/* So many weights that the input's gradient turns them while it multiplies. */
+static void many_weights(void) {
+    problem q = { .dtype = RT_F32, .rank = 2, .n = 1, .groups = 1, .in_per_group = 229, .out_per_group = 256,
+                  .size = { 4, 3 }, .kernel = { 3, 3 }, .stride = { 1, 1 }, .padding = { 1, 1 }, .dilation = { 1, 1 } };
+    CHECK(solve(&q));
+    q.stride[0] = q.stride[1] = 2;
+    CHECK(solve(&q));
+    q.gaps = true;
+    CHECK(solve(&q));
+    q.gaps = false, q.transposed = true;
+    CHECK(solve(&q));
+}
+
 static void *limited_alloc(void *user, size_t size) {
     int *left = user;
     return (*left)-- > 0 ? aligned_alloc(64, size) : NULL;
@@ -283,6 +296,7 @@ int main(int argc, char **argv) {
     if (every_isa(argv)) return every_isa_result();
     RUN(random_problems);
     RUN(deep_sums);
+    RUN(many_weights);
     RUN(out_of_memory);
     return check_summary();
 }

@@ -234,6 +234,20 @@ static void few_rows_against_many(void) {
             }
 }
 
+/* g W of a few rows g: W is read in blocks of rows, the next one while this one is used; with and without columns that
+ * fill no panel. Its mirror g' x writes a result that is fetched before. */
+static void weights_in_blocks(void) {
+    static const int64_t sizes[][3] = { { 17, 200, 300 }, { 20, 1100, 270 }, { 18, 788, 390 }, { 30, 403, 300 },
+                                        { 700, 380, 33 } };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int ld = -3; ld < 0; ld += 2)
+            for (int t = 0; t < 2; t++) {
+                problem q = { dtypes[t], sizes[i][0], sizes[i][1], sizes[i][2], 1,           sizes[i][0] > 256,
+                              0,         0,           ld,          false,       rt_gemm_one, rt_gemm_one };
+                run_problem(&q, true);
+            }
+}
+
 static void no_terms(void) {
     for (int t = 0; t < DTYPES; t++)
         for (int ld = -4; ld < 4; ld++) {
@@ -316,6 +330,7 @@ int main(int argc, char **argv) {
     RUN(small_problems);
     RUN(larger_problems);
     RUN(few_rows_against_many);
+    RUN(weights_in_blocks);
     RUN(no_terms);
     RUN(no_elements);
     RUN(zero_beta);
