@@ -19,7 +19,7 @@ PYTHON_LAYERS = {"capture", "python"}
 # The files that make up Cresset's own tensors in Python; the others serve tensors of any library, through frontend.h.
 OWN_TENSORS = {f"{name}.c" for name in ("autograd_type buffer data dlpack frontend_cresset index node_type operators "
                "random safetensors saved_type state table tensor_attributes tensor_methods tensor_type "
-               "torch_file").split()}
+               "torch_file vmap").split()}
 STANDALONE = {"abi.h"}  # public headers that compiled code reads: include/cresset/abi.h stands alone
 
 MAX_LINES = 1200

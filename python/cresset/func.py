@@ -1,11 +1,14 @@
-"""cresset.func: derivatives of functions, as functions: grad, vjp, jvp, jacrev, jacfwd, hessian.
+"""cresset.func: functions of functions: vmap, and derivatives: grad, vjp, jvp, jacrev, jacfwd, hessian.
 
     dloss = func.grad(loss)                 # a function of the same arguments
     per_second = func.hessian(loss)(x)
+    per_example = func.vmap(func.grad(loss), in_dims=(None, 0))
 
-All of it is the tape: inside, arguments are copies that require grad, so functions may branch on their values. Nested
-transforms are tapes of their own tensors; what an outer one, or backward(), needs of an inner one is recorded exactly
-when something outside is involved. Derivatives forwards are transposes of vjp (autograd.functional.jvp).
+Derivatives are the tape: inside, arguments are copies that require grad, so functions may branch on their values.
+Nested transforms are tapes of their own tensors; what an outer one, or backward(), needs of an inner one is recorded
+exactly when something outside is involved. Derivatives forwards are transposes of vjp (autograd.functional.jvp).
+Inside of vmap the tape records all examples at once: what a transform differentiates by is a tensor of its own for
+each of them.
 """
 from __future__ import annotations
 
@@ -14,11 +17,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cresset import _C, autograd
+from cresset._vmap import check_chunk_size, check_randomness, over_basis, vmap
 from cresset.nn.utils.stateless import functional_call
 from cresset.utils import _pytree as pytree
 
-__all__ = ["grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "linearize", "functional_call",
-           "stack_module_state"]
+__all__ = ["vmap", "grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "linearize",
+           "functional_call", "stack_module_state"]
 
 _op = _C._function
 Argnums = int | tuple[int, ...]
@@ -45,7 +49,8 @@ class _Level:
             if not _C._is_tensor(t):
                 raise RuntimeError(f"{what} contains a {type(t).__name__}: Expected all elements of it to be Tensors")
             linked = self.outside and t.requires_grad
-            self.entered.append(t.view_as(t) if linked else t.detach().requires_grad_())
+            t = _C._vmap_lower_all(t)
+            self.entered.append(t.view_as(t) if linked else _C._vmap_require(t.detach()))
             if not linked:
                 self.own.append(self.entered[-1])
             return self.entered[-1]
@@ -187,25 +192,18 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return (left, pull, left_aux) if has_aux else (left, pull)
 
 
-def _rows(level: _Level, output: Any, graph: bool) -> list[Any]:
+def _rows(level: _Level, output: Any, graph: bool, chunk_size: int | None) -> list[Any]:
     """The Jacobian of one output: per entered tensor [*output.shape, *tensor.shape]."""
-    rows: list[list[Any]] = [[] for _ in level.entered]
-    for k in range(output.numel()):
-        seed = _op("zeros")(output.numel(), dtype=output.dtype)
-        seed[k] = 1
-        for row, g in zip(rows, level.pull([output], level.entered, [seed.reshape(output.shape)], graph)):
-            row.append(g)
-    return [(_op("stack")(row) if row else _op("zeros")(0, *t.shape, dtype=t.dtype)).reshape(*output.shape, *t.shape)
-            for row, t in zip(rows, level.entered)]
+    found = over_basis(lambda seed: tuple(level.pull([output], level.entered, [seed], graph)), output, chunk_size)
+    return [(_op("zeros")(0, dtype=t.dtype) if found is None else found[i]).reshape(*output.shape, *t.shape)
+            for i, t in enumerate(level.entered)]
 
 
 def jacrev(func: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False,
            chunk_size: int | None = None) -> Callable[..., Any]:
-    """A function that returns the Jacobian, row by row backwards: for each output, for each argument chosen,
-    [*output.shape, *argument.shape]."""
-    # unused chunk_size: of rows that are computed at once; here it is one
-    if chunk_size is not None and chunk_size <= 0:
-        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+    """A function that returns the Jacobian, its rows by vmap of vjp: for each output, for each argument chosen,
+    [*output.shape, *argument.shape]. chunk_size: at most so many rows at a time."""
+    check_chunk_size(chunk_size, "jacrev")
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -216,7 +214,7 @@ def jacrev(func: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = Fa
             outputs, spec = _tensors(output, "jacrev(f)")
             graph = level.needs(outputs)
             trees = [args[i] for i in places]
-            made = [_shaped(argnums, _unflatten(_rows(level, out, graph), trees)) for out in outputs]
+            made = [_shaped(argnums, _unflatten(_rows(level, out, graph, chunk_size), trees)) for out in outputs]
             made, aux = level.leave(made), level.leave(aux)
         made = pytree.tree_unflatten(made, spec)
         return (made, aux) if has_aux else made
@@ -231,7 +229,7 @@ class _Transposed:
 
     def __init__(self, level: _Level, outputs: Sequence[Any]) -> None:
         self.level = level
-        self.seeds = [_op("ones_like")(o.detach()).requires_grad_() if o.is_floating_point() or o.is_complex() else
+        self.seeds = [_C._vmap_require(_op("ones_like")(o.detach())) if o.is_floating_point() or o.is_complex() else
                       _op("zeros_like")(o) for o in outputs]
         self.pulled = level.pull(outputs, level.entered, self.seeds, True)
         level.own += [s for s in self.seeds if s.requires_grad]
@@ -302,22 +300,19 @@ def _columns(transposed: _Transposed, outputs: Sequence[Any], graph: bool) -> li
     """[output][entered tensor]: [*output.shape, *tensor.shape]."""
     entered, found = transposed.level.entered, []
     for i, tensor in enumerate(entered):
-        columns = []
-        for k in range(tensor.numel()):
-            tangents = [_op("zeros")(t.shape, dtype=t.dtype) for t in entered]
-            tangents[i].view(-1)[k] = 1
-            columns.append(transposed.push(tangents, graph))
-        found.append([(_op("stack")([c[o] for c in columns], -1) if columns else
-                       _op("zeros")(*out.shape, 0, dtype=out.dtype)).reshape(*out.shape, *tensor.shape)
+        others = [None if k == i else _op("zeros_like")(t.detach()) for k, t in enumerate(entered)]
+        push = lambda unit, i=i, others=others: tuple(transposed.push([*others[:i], unit, *others[i + 1:]], graph))
+        columns = over_basis(push, tensor)
+        found.append([(_op("zeros")(0, dtype=out.dtype) if columns is None else
+                       _op("movedim")(columns[o], 0, -1)).reshape(*out.shape, *tensor.shape)
                       for o, out in enumerate(outputs)])
     return [list(each) for each in zip(*found)]
 
 
 def jacfwd(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
            randomness: str = "error") -> Callable[..., Any]:
-    """A function that returns the Jacobian, column by column forwards; shapes as jacrev's."""
-    if randomness not in ("error", "different", "same"):  # the function runs once, whatever it is
-        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+    """A function that returns the Jacobian, its columns by vmap of jvp; shapes as jacrev's."""
+    check_randomness(randomness)  # the function runs once, whatever it is
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -357,10 +352,3 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
         return {key: _op("stack")([n[key].detach() for n in named]).requires_grad_(named[0][key].requires_grad)
                 for key in named[0]}
     return stacked([dict(m.named_parameters()) for m in models]), stacked([dict(m.named_buffers()) for m in models])
-
-
-def __getattr__(name: str) -> Any:
-    if name == "vmap":
-        raise AttributeError("module 'cresset.func' has no attribute 'vmap' yet: call the function for each example, "
-                             "and cresset.stack() the results")
-    raise AttributeError(f"module 'cresset.func' has no attribute '{name}'")

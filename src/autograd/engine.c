@@ -86,7 +86,7 @@ static bool is_ours(const cr_tensor *t) {
 static cr_status add_into(cr_tensor **sum, cr_tensor *grad, bool graph) {
     cr_arg args[2] = { cr_arg_tensor(*sum), cr_arg_tensor(grad) };
     cr_tensor *total;
-    bool inside = !graph && is_ours(*sum) && (*sum)->meta.dtype == grad->meta.dtype;
+    bool inside = !graph && !grad->mapped && is_ours(*sum) && (*sum)->meta.dtype == grad->meta.dtype;
     CR_TRY(cr_call_1(inside ? "aten::add_.Tensor" : "aten::add.Tensor", args, 2, &total));
     cr_tensor_release(*sum);
     *sum = total;
@@ -112,6 +112,9 @@ static cr_status accumulate(cr_tensor *leaf, cr_tensor **grad, bool graph) {
     cr__autograd *a = cr__autograd_of(leaf);
     if (!a) return CR_ENOMEM;
     cr_status status = CR_OK;
+    if ((*grad)->mapped)
+        return CR_FAIL(CR_ERUNTIME, "backward() inside of a function under vmap has no one gradient to add to .grad; "
+                                    "use func.grad or func.vjp");
     cr__lock(&a->lock);
     if (!a->grad && !graph && is_ours(*grad)) {
         a->grad = *grad;
@@ -508,6 +511,8 @@ cr_status cr_autograd_backward(const cr_backward *b) {
     cr_ambient *ambient = cr_ambient_get(), before = *ambient;
     if (before.mode.recorder || before.mode.fake)
         return CR_FAIL(CR_ENOTIMPL, "backward() inside of a program that is being recorded is not supported");
+    const struct cr_vmap *level = before.vmap ? cr__backward_level(b) : NULL;
+    if (level) return cr__backward_mapped(level, b);
     static uint64_t last; /* atomic */
     walk w = { .b = b, .number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED), .outer = walking };
     walking = &w;

@@ -127,5 +127,9 @@ void cr__autograd_free(cr_tensor *t);
 /* Frees what `t` carried. */
 void cr__autograd_dismiss(cr_tensor *t, cr__autograd *a);
 uint32_t cr__count_tensors(const cr_arg *args, size_t n);
+/* mapped.c. The innermost vmap that maps a root or an input of the walk, NULL: none; and the walk between values. */
+struct cr_vmap;
+const struct cr_vmap *cr__backward_level(const cr_backward *b);
+CR_NODISCARD cr_status cr__backward_mapped(const struct cr_vmap *v, const cr_backward *b);
 
 #endif

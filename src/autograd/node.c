@@ -263,6 +263,9 @@ cr_status cr_autograd_fn(cr_tensor *t, cr_grad_node **node, uint32_t *result) {
 }
 
 cr_status cr_autograd_require(cr_tensor *t, bool required) {
+    if (t->mapped)
+        return CR_FAIL(CR_ERUNTIME, "requires_grad_() is not supported inside of a function under vmap; use func.grad, "
+                                    "vjp or jacrev there, or call it outside");
     if (!cr_autograd_is_leaf(t)) {
         if (required) return CR_OK;
         return CR_FAIL(CR_ERUNTIME, "you can only change requires_grad flags of leaf tensors; use .detach() for a "

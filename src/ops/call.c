@@ -7,6 +7,7 @@
 #include "ops/call.h"
 
 #include "ops/autocast.h"
+#include "ops/batch.h"
 #include "ops/formula.h"
 #include "ops/rules.h"
 #include "ops/way.h"
@@ -128,10 +129,16 @@ cr_status cr__copy_tensor(cr_tensor *to, const cr_tensor *from) {
 /* ---- preparing arguments ---- */
 
 /* Looks at one tensor argument: is it fake, and whose symbols does it use? */
-static void see_tensor(cr_call_frame *f, const cr_tensor *t) {
-    if (!cr_tensor_is_fake(t)) return;
+static cr_status see_tensor(cr_call_frame *f, const cr_tensor *t) {
+    if (!cr_tensor_is_fake(t)) return CR_OK;
+    if (t->mapped)
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s: a tensor of a function under vmap is used outside of that call; return it from the "
+                       "function instead",
+                       f->op->schema.name);
     f->fake = true;
     if (t->env) f->env = t->env;
+    return CR_OK;
 }
 
 static cr_status wrap_number(cr_call_frame *f, cr_arg *a) {
@@ -233,10 +240,10 @@ static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) 
         const cr_arg *given = op->variant == CR_OUT ? find_by_name(op, args, s->params[i].name) : &args[i];
         *a = given ? *given : s->params[i].fallback;
         if (cr_out_decides(op, i, given)) *a = out_dtype(op, args);
-        if (a->kind == CR_ARG_TENSOR) see_tensor(f, a->u.t);
+        if (a->kind == CR_ARG_TENSOR) CR_TRY(see_tensor(f, a->u.t));
         else if (a->kind == CR_ARG_LIST && s->params[i].type == CR_T_TENSOR) {
             for (uint32_t k = 0; k < a->n; k++)
-                if (a->u.list[k].kind == CR_ARG_TENSOR) see_tensor(f, a->u.list[k].u.t);
+                if (a->u.list[k].kind == CR_ARG_TENSOR) CR_TRY(see_tensor(f, a->u.list[k].u.t));
         }
     }
     f->fake |= ambient.mode.fake;
@@ -753,6 +760,11 @@ cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
         bool done;
         cr_status status = cr__autocast_call(op, args, results, &done);
         if (done) return status;
+    }
+    if (ambient.vmap) {
+        bool done;
+        cr_status status = cr__vmap_call(op, args, results, &done);
+        if (done || status) return status;
     }
     bool taped = ambient.grad && !ambient.inference && !ambient.untaped && !ambient.mode.recorder && !ambient.mode.fake;
     if (taped && any_requires_grad(op, args)) {

@@ -74,6 +74,25 @@ typedef enum cr_law {
 /* The number that all elements of the result are (`.fill`): 0, 1, or the argument `fill - CR_FILL_FROM`. */
 typedef enum cr_fill { CR_FILL_NONE, CR_FILL_ZEROS, CR_FILL_ONES, CR_FILL_FROM } cr_fill;
 
+/* What vmap makes of a call (`.batch`; batch.h): by a class of ops that take the examples as one more dimension, else
+ * by the text `as`, calls on one example in the formula language, else by its decomposition, else example after
+ * example. NONE is POINTWISE, DIMS or PRODUCT where other facts say so. */
+typedef enum cr_batch_kind {
+    CR_BATCH_NONE,
+    CR_BATCH_POINTWISE, /* operands are broadcast */
+    CR_BATCH_DIMS,      /* parameters that name dimensions, or give sizes, are told by their names */
+    CR_BATCH_LEADING,   /* any number of dimensions in front; `rank`: of tensors that have equally many */
+    CR_BATCH_FIRST,     /* ... of its first argument, while no other is mapped */
+    CR_BATCH_FOLD,      /* examples join the first of `rank` dimensions, or become it where there is one less */
+    CR_BATCH_CHANNELS,  /* examples join the second dimension, or the one of vectors (statistics of channels) */
+    CR_BATCH_PRODUCT,   /* a product of matrices */
+    CR_BATCH_STRIDED, CR_BATCH_CONVOLUTION, CR_BATCH_CONVOLUTION_BACKWARD, CR_BATCH_INDEX, CR_BATCH_INDEX_PUT,
+    CR_BATCH_EMBEDDING, CR_BATCH_EMBEDDING_BACKWARD, /* of one op each */
+    CR_BATCH_LOOP,      /* example after example, in spite of other facts */
+    CR_BATCH_KIND_COUNT
+} cr_batch_kind;
+typedef struct cr_batching { uint8_t kind, rank; const char *as; } cr_batching;
+
 /* What an op without results makes sure of (`.check`). */
 typedef enum cr_check {
     CR_CHECK_NONE,

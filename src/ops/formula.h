@@ -136,8 +136,8 @@ typedef struct cr_saved_sets {
     struct { uint64_t key; cr_saved saved; } at[8];
 } cr_saved_sets;
 typedef struct cr_op_formulas {
-    cr_formula decomp, core, train, grad;
-    bool has_decomp, has_core, has_train, has_grad;
+    cr_formula decomp, core, train, batch, grad;
+    bool has_decomp, has_core, has_train, has_batch, has_grad;
     cr_saved_sets sets;
 } cr_op_formulas;
 /* Parsed and resolved on first use, kept for the life of the process; thread-safe. In-place and out variants give their
@@ -160,6 +160,8 @@ CR_NODISCARD cr_status cr_core_expand(cr_emitter *e, const cr_op *op, const cr_a
  * something whose gradient is wanted? CR_ENOTIMPL as above. */
 CR_NODISCARD cr_status cr_train_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, const bool *needs,
                                        cr_arg *results);
+/* The op under vmap, where its class does not serve: by .batch.as, else .decomp, else .core. CR_ENOTIMPL: by none. */
+CR_NODISCARD cr_status cr_batch_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
 /* Is it part of the core dialect's graphs: in the core set, marked "keep", or without any decomposition? */
 bool cr_op_stays_in_core(const cr_op *op);
 /* Gradients of all arguments. `results`: of the forward call (metas suffice where cr_formula_saved says so). `grads`:

@@ -223,6 +223,10 @@ static cr_status build(cr_op *op) {
         CR_TRY(parse_column(&cache.arena, op, op->row->train, CR_FORMULA_DECOMP, &formulas->train));
         formulas->has_train = true;
     }
+    if (op->row->batch.as) {
+        CR_TRY(parse_column(&cache.arena, op, op->row->batch.as, CR_FORMULA_DECOMP, &formulas->batch));
+        formulas->has_batch = true;
+    }
     if (op->row->grad) {
         CR_TRY(parse_column(&cache.arena, op, op->row->grad, CR_FORMULA_GRAD, &formulas->grad));
         formulas->has_grad = true;
@@ -372,6 +376,7 @@ cr_status cr_formula_check(const cr_op *op) {
     } columns[] = { { "decomp", formulas->has_decomp, &formulas->decomp },
                     { "core", formulas->has_core, &formulas->core },
                     { "train", formulas->has_train, &formulas->train },
+                    { "batch", formulas->has_batch, &formulas->batch },
                     { "grad", formulas->has_grad, &formulas->grad } };
     for (size_t column = 0; column < CR_COUNT(columns); column++) {
         if (!columns[column].has) continue;

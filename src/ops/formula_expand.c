@@ -822,6 +822,14 @@ cr_status cr_core_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_
     return expand(e, op, formulas->has_decomp ? &formulas->decomp : NULL, row->decomp_fn, args, NULL, results);
 }
 
+cr_status cr_batch_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    const cr_op_formulas *formulas;
+    CR_TRY(cr_op_formulas_get(op, &formulas));
+    if (formulas->has_batch) return expand(e, op, &formulas->batch, NULL, args, NULL, results);
+    if (formulas->has_decomp || op->base->row->decomp_fn) return cr_decomp_expand(e, op, args, results);
+    return cr_core_expand(e, op, args, results);
+}
+
 bool cr_op_stays_in_core(const cr_op *op) {
     const cr_row *row = op->base->row;
     if (row->core_fn || (row->core && strcmp(row->core, "keep"))) return false;

@@ -155,6 +155,7 @@ typedef struct cr_row {
     uint8_t role, law;      /* cr_role, cr_law */
     uint8_t fill;           /* cr_fill */
     const char *act;        /* what packed products and convolutions call it that compute it on the way out */
+    cr_batching batch;      /* what vmap makes of it */
     const char *functional; /* of an op that writes arguments: the op that gives their new values as further results */
     uint8_t check;          /* cr_check */
     cr_region region;
@@ -315,6 +316,9 @@ typedef struct cr_call_mode {
     cr_known_symbols *known;
     cr_autocast autocast;
 } cr_call_mode;
+/* How many calls vmap made loops over examples of, the last such op, and how many of them because a class did not fit
+ * (batch.h). */
+typedef struct cr_vmap_counts { uint64_t loops, misfits; const cr_op *last; } cr_vmap_counts;
 /* All that belongs to one thread, and nothing else does: a new thread begins with grad mode on and everything else off
  * or absent. What PyTorch keeps for the whole process is kept so here, too: the default dtype (cr_default_dtype), the
  * number of threads, the deterministic flag. Pointers that the front end sets are opaque to the floors below it and
@@ -326,6 +330,8 @@ typedef struct cr_ambient {
     bool untaped;                   /* the tape carries out an op: calls inside are not recorded, whatever grad is */
     struct cr_py_tracer *tracer;    /* the export that records on this thread, which is the module stack, too */
     struct cr_py_body *body;        /* the innermost body of a region that is being recorded */
+    struct cr_vmap *vmap;           /* the innermost vmap (batch.h) whose examples calls are carried out for */
+    cr_vmap_counts looped;
     const struct cr_py_op *calling; /* the function or method that Python calls just now; NULL: an operator */
 } cr_ambient;
 cr_ambient *cr_ambient_get(void);

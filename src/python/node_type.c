@@ -3,6 +3,7 @@
  * A Node holds its node, which knows it weakly: one object as long as somebody looks at it. The context of an
  * autograd.Function is the other way round: the node holds the context, and y.grad_fn is the context itself, which
  * knows its node only while that lives. Python's collector goes through both (cr_grad_node_traverse). */
+#include "ops/batch.h"
 #include "python/autograd_type.h"
 #include "python/tensor.h"
 
@@ -434,10 +435,10 @@ static PyObject *depends(PyObject *module, PyObject *args) {
     cr_status status = CR_OK;
     for (size_t i = 0; i < n && !status; i++) {
         cr_grad_edge e;
-        status = cr_autograd_edge(cr_py_tensor_of(PyList_GET_ITEM(list, (Py_ssize_t)i)), &e);
+        status = cr_autograd_edge(cr_vmap_value(cr_py_tensor_of(PyList_GET_ITEM(list, (Py_ssize_t)i))), &e);
         if (!status && e.node) nodes[found++] = e.node;
     }
-    if (!status) status = cr_autograd_depends(cr_py_tensor_of(tensor), nodes, found, &yes);
+    if (!status) status = cr_autograd_depends(cr_vmap_value(cr_py_tensor_of(tensor)), nodes, found, &yes);
     for (size_t i = 0; i < found; i++) cr_grad_node_release(nodes[i]);
     PyMem_Free(nodes);
     return status ? cr_py_raise(status) : PyBool_FromLong(yes);

@@ -190,6 +190,13 @@ static int truth(PyObject *self) {
         return -1;
     }
     cr_arg a;
+    static const cr_op *is_nonzero;
+    if (t->mapped) { /* says that the examples may disagree */
+        PyObject *answer = cr_py_call(&is_nonzero, "aten::is_nonzero", &(cr_arg){ .kind = CR_ARG_TENSOR, .u.t = t }, 1);
+        int known = answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(answer);
+        return known;
+    }
     cr_status status = cr_py_item(t, &a);
     if (status) return cr_py_fail(status);
     /* asks the facts, or says why it cannot */

@@ -1,4 +1,5 @@
 /* tensor_attributes.c: x.shape, x.dtype, x.T, x.requires_grad and the other attributes of a tensor. */
+#include "ops/batch.h"
 #include "python/autograd_type.h"
 #include "python/tensor.h"
 
@@ -65,7 +66,8 @@ GETTER(get_is_leaf) {
     (void)closure;
     cr_grad_node *node;
     uint32_t result;
-    cr_status status = cr_autograd_fn(cr_py_tensor_of(self), &node, &result); /* a view may have lost its history */
+    cr_tensor *t = cr_vmap_value(cr_py_tensor_of(self));
+    cr_status status = cr_autograd_fn(t, &node, &result); /* a view may have lost its history */
     if (status) return cr_py_raise(status);
     bool leaf = !node;
     cr_grad_node_release(node);
@@ -84,7 +86,7 @@ GETTER(get_base) {
 }
 GETTER(get_requires_grad) {
     (void)closure;
-    return PyBool_FromLong(cr_tensor_requires_grad(cr_py_tensor_of(self)));
+    return PyBool_FromLong(cr_tensor_requires_grad(cr_vmap_value(cr_py_tensor_of(self))));
 }
 
 static int set_requires_grad(PyObject *self, PyObject *value, void *closure) {

@@ -243,6 +243,11 @@ cr_status cr_py_item(cr_tensor *t, cr_arg *out) {
 
 /* A real tensor whose memory can be read as it is: conjugation and negation that were put off are carried out. */
 static cr_tensor *readable(cr_tensor *t, const char *function) {
+    if (t->mapped) {
+        PyErr_Format(PyExc_RuntimeError, "%s(): a tensor of a function under vmap stands for any of the examples, and "
+                                         "has no elements of its own; return it from the function", function);
+        return NULL;
+    }
     if (cr_tensor_is_fake(t)) {
         PyErr_Format(cr_py_data_dependent_error, "%s(): a fake tensor has no elements", function);
         return NULL;

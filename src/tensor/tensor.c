@@ -30,6 +30,7 @@ static cr_status tensor_new(cr_storage *storage, const cr_meta *meta, cr_tensor 
     t->base = base;
     if (base) cr_tensor_retain(base);
     t->autograd = t->python = NULL;
+    t->mapped = NULL;
     t->trace = 0;
     t->version = NULL;
     t->view = 0;
@@ -71,7 +72,7 @@ void cr_tensor_retain(cr_tensor *t) { __atomic_add_fetch(&t->refs, 1, __ATOMIC_R
 
 void cr_tensor_release(cr_tensor *t) {
     if (!t || __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
-    cr_tensor *base = t->base;
+    cr_tensor *base = t->base, *mapped = t->mapped;
     if (t->autograd) cr__autograd_dispose(t);
     cr_storage_release(t->storage);
     version_release(t->version);
@@ -81,6 +82,7 @@ void cr_tensor_release(cr_tensor *t) {
 #endif
         cr_free(t);
     cr_tensor_release(base); /* a root: this goes one level deep */
+    cr_tensor_release(mapped); /* as deep as vmaps nest */
 }
 
 cr_status cr_tensor_create(const cr_meta *meta, cr_tensor **out) {

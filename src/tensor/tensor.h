@@ -152,6 +152,9 @@ struct cr_tensor {
     void *autograd;          /* owned by src/autograd */
     uint64_t trace;          /* trace id << 32 | value + 1 in the graph being recorded; 0: none */
     void *python;            /* borrowed: the Python object that shows this tensor, if one is alive */
+    struct cr_tensor *mapped; /* one example of this tensor (ops/batch.h), retained; NULL: of none */
+    uint64_t level;          /* of a mapped one: the vmap, and which dimension of `mapped` has the examples */
+    uint8_t mapped_dim;
 };
 /* Fresh memory (or a fake storage) for a dense meta; strides and sizes are taken from the meta. meta->storage is
  * ignored. */

@@ -213,10 +213,6 @@ def test_errors(name, m):
         call(m.func, m)
 
 
-def test_what_is_missing_says_so():
-    with pytest.raises(AttributeError, match="has no attribute 'vmap' yet: call the function for each example"):
-        _ = cresset.func.vmap
-    assert not hasattr(cresset.func, "no_such_name")
 
 
 def test_a_tangent_of_another_shape_says_so():

@@ -60,19 +60,19 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     """The gradients of `outputs` with respect to `inputs`; no .grad is touched.
 
     allow_unused: None for an input that the outputs do not depend on, instead of an error; materialize_grads: zeros.
+    is_grads_batched: grad_outputs have one more dimension, the first, and so have the gradients (but for zeros).
     """
     if not only_inputs:
         raise NotImplementedError("grad(only_inputs=False): use backward(), which adds to the .grad of every leaf")
-    if is_grads_batched:
-        raise NotImplementedError("grad(is_grads_batched=True): a batch of gradients at once is not supported; use a "
-                                  "loop")
     if allow_unused is None:
         allow_unused = materialize_grads
     elif materialize_grads and not allow_unused:
         raise ValueError("grad(): allow_unused=False and materialize_grads=True contradict each other")
     roots, wanted = _list(outputs), _list(inputs)
     keep = create_graph if retain_graph is None else bool(retain_graph)
-    found = _C._backward(roots, _gradients(grad_outputs, len(roots), "grad_outputs"), wanted, True, keep, create_graph)
+    seeds = _gradients(grad_outputs, len(roots), "grad_outputs")
+    walk = _batched if is_grads_batched else _C._backward
+    found = walk(roots, seeds, wanted, True, keep, create_graph)
     for i, (tensor, gradient) in enumerate(zip(wanted, found)):
         if gradient is None and not allow_unused:
             raise RuntimeError(f"The differentiated Tensor at index {i} appears to not have been used in the graph. "
@@ -83,6 +83,23 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         if gradient is None and materialize_grads:
             found[i] = _C._function("zeros_like")(tensor, requires_grad=False)
     return tuple(found)
+
+
+def _batched(roots: list[Any], seeds: list[Any], wanted: list[Any], *how: bool) -> list[Any]:
+    """One walk for many gradients of the roots, along their first dimension."""
+    from cresset import _vmap
+    given = [s for s in seeds if s is not None]
+    if not given:
+        raise RuntimeError("grad(is_grads_batched=True) needs grad_outputs: their first dimension is the batch")
+    flows: list[bool] = []
+
+    def walk(*batch: Any) -> tuple[Any, ...]:
+        each = iter(batch)
+        found = _C._backward(roots, [None if s is None else next(each) for s in seeds], wanted, *how)
+        flows[:] = [g is not None for g in found]
+        return tuple(g for g in found if g is not None)
+    made = iter(_vmap.vmap(walk)(*given))
+    return [next(made) if flowed else None for flowed in flows]
 
 
 def _backward_method(tensor: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,

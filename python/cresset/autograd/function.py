@@ -348,6 +348,9 @@ class Function(metaclass=FunctionMeta):
         elif kwargs:
             raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments ({', '.join(kwargs)}); with "
                             "setup_context it takes those of forward")
+        if _C._vmap_depth() and any(map(_C._vmap_maps, args)):
+            from cresset.autograd import _function_vmap
+            return _function_vmap.call(cls, args)
         if getattr(_compiling, "on", False) and _C.is_grad_enabled():
             return _record(cls, args, setup)
         ctx = cls._backward_cls()

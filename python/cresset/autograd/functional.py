@@ -157,6 +157,15 @@ def _rows(output: Any, entered: tuple[Any, ...], strict: bool, create_graph: boo
             for row, t in zip(rows, entered)]
 
 
+def _all_rows(output: Any, entered: tuple[Any, ...], create_graph: bool) -> list[Any]:
+    """The same in one walk for all rows."""
+    from cresset import _vmap
+    pull = lambda seed: tuple(_fill(_grad((output,), entered, (seed,), create_graph), entered, False, create_graph, ""))
+    found = _vmap.over_basis(pull, output)
+    return [(_op("zeros")(0, dtype=t.dtype) if found is None else found[i]).reshape(*output.shape, *t.shape)
+            for i, t in enumerate(entered)]
+
+
 def _columns(func: Callable[..., Any], given: tuple[Any, ...], create_graph: bool) -> tuple[bool, list[list[Any]]]:
     """The same by jvp: [output][input]."""
     many, outputs, found = False, (), []
@@ -201,7 +210,8 @@ def jacobian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, 
         else:
             entered = _enter(given, create_graph)
             many_out, outputs = _run(func, entered, "jacobian", strict)
-            found = [_rows(output, entered, strict, create_graph, i) for i, output in enumerate(outputs)]
+            found = [_all_rows(output, entered, create_graph) if vectorize else
+                     _rows(output, entered, strict, create_graph, i) for i, output in enumerate(outputs)]
     made = tuple(_like(_leave(tuple(rows), create_graph), many_in) for rows in found)
     return made if many_out else made[0]
 
