@@ -399,26 +399,39 @@ static PyObject *iterable(cr_capture *c, cr_call_frame *f, PyObject *value) {
     return r == 1 ? cr_operand(c, value) : iterator;
 }
 
-static bool iterates_over(PyObject *callable) {
-    static const char *const names[] = { "sorted", "min", "max", "sum", "any", "all", "extend", "join", "reduce",
-                                         "update", "fromkeys", "from_iterable" };
-    if (!PyCFunction_CheckExact(callable)) return false;
+/* Does it go through its positional argument number k of n? What it stores or gives back, it must get as it is. */
+static bool iterates_over(PyObject *callable, Py_ssize_t k, Py_ssize_t n) {
+    static const struct { const char *name; int first, last; } names[] = {
+        { "sorted", 0, 0 },  { "sum", 0, 0 },    { "any", 0, 0 },  { "all", 0, 0 },      { "extend", 0, 0 },
+        { "join", 0, 0 },    { "reduce", 1, 1 }, { "update", 0, 0 }, { "fromkeys", 0, 0 }, { "from_iterable", 0, 0 },
+        { "itertools.repeat", 1, 0 }, { "itertools.islice", 0, 0 }, { "itertools.count", 1, 0 }, { "slice", 1, 0 },
+        { "enumerate", 0, 0 },
+    };
+    const char *name = PyType_Check(callable)             ? ((PyTypeObject *)callable)->tp_name
+                       : PyCFunction_CheckExact(callable) ? ((PyCFunctionObject *)callable)->m_ml->ml_name
+                                                          : "";
+    if (!strcmp(name, "min") || !strcmp(name, "max")) return n == 1;
     for (size_t i = 0; i < CR_COUNT(names); i++)
-        if (!strcmp(((PyCFunctionObject *)callable)->m_ml->ml_name, names[i])) return true;
-    return false;
+        if (!strcmp(name, names[i].name)) return names[i].first <= k && k <= names[i].last;
+    return PyType_Check(callable); /* list(), zip(), chain(), ... */
+}
+
+/* What C code gets for an argument. */
+static PyObject *operand_of(cr_capture *c, cr_call_frame *f, PyObject *callable, const arguments *a, Py_ssize_t k,
+                            bool is_op) {
+    PyObject *value = a->at[k];
+    if (!is_op && calls_back(callable) && cr_may_be_called(value)) return cr_callback_new(c, value);
+    if (is_op) return cr_operand(c, value);
+    if (k < a->n && iterates_over(callable, k, a->n)) return iterable(c, f, value);
+    return cr_is_token(value) && PyDict_CheckExact(cr_real(value)) ? cr_operand(c, value) : Py_NewRef(value);
 }
 
 /* Calls it with what it may look into ready to be looked into. */
-static PyObject *call_for_real(cr_capture *c, cr_call_frame *f, PyObject *callable, const arguments *a) {
+static PyObject *call_for_real(cr_capture *c, cr_call_frame *f, PyObject *callable, const arguments *a, bool is_op) {
     Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0), k = 0;
     PyObject *result = NULL, **operands = PyMem_Malloc(((size_t)total + 1) * sizeof *operands);
     if (!operands) return PyErr_NoMemory();
-    /* list(), enumerate(), zip(), sum(), ...: of no use to a method or an op */
-    bool iterates = PyType_Check(callable) || iterates_over(callable), calls = calls_back(callable);
-    while (k < total && (operands[k] = calls && cr_may_be_called(a->at[k]) ? cr_callback_new(c, a->at[k])
-                                       : iterates                          ? iterable(c, f, a->at[k])
-                                                                           : cr_operand(c, a->at[k])))
-        k++;
+    while (k < total && (operands[k] = operand_of(c, f, callable, a, k, is_op))) k++;
     if (k == total) result = PyObject_Vectorcall(callable, operands, (size_t)a->n, a->kwnames);
     while (k--) Py_DECREF(operands[k]);
     PyMem_Free(operands);
@@ -489,7 +502,7 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     if (is_op(callable) || is_tensor_method(callable, &a)) {
         c->on_tensors = true;
         c->clean = true; /* ops change no containers; what they record is cut off again */
-        return give(c, f, call_for_real(c, f, callable, &a));
+        return give(c, f, call_for_real(c, f, callable, &a, true));
     }
     int on = rule_of(callable, &a, &written);
     if (on < 0) return refuse(c, callable, "");
@@ -512,5 +525,5 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
         int truth = cr_truth(c, args[0]);
         return truth < 0 ? -1 : (cr_push(f, PyBool_FromLong(truth)), 0);
     }
-    return give(c, f, call_for_real(c, f, callable, &a));
+    return give(c, f, call_for_real(c, f, callable, &a, false));
 }

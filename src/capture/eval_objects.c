@@ -350,7 +350,9 @@ static int call_on_items(cr_capture *c, PyObject *wrapper, const cr_arguments *a
         return PyErr_Occurred() || c->reason ? -1 : cr_break(c, "a method of class %s is called on something else",
                                                              PyDescr_TYPE(wrapper)->tp_name);
     }
-    while (k < n && (args[k] = cr_operand(c, a->at[k]))) k++;
+    const char *name = PyUnicode_AsUTF8(((PyDescrObject *)wrapper)->d_name);
+    bool stores = strstr(name, "item__") || !strcmp(name, "__contains__"); /* what is stored stays what it is */
+    while (k < n && (args[k] = stores ? Py_NewRef(a->at[k]) : cr_operand(c, a->at[k]))) k++;
     *out = k == n ? PyObject_Vectorcall(wrapper, args, (size_t)n, NULL) : NULL;
     while (k--) Py_DECREF(args[k]);
     return *out && !cr_check_result(c, *out) ? 1 : -1;

@@ -1,0 +1,75 @@
+"""The programs of the behaviour suite: `programs()` gives {name: (function, namespace)}. They are texts, made into
+functions family by family, so that a family may cross its parts: what raises x how it is handled, what is changed x
+in which way, which class x what is done with its object."""
+import itertools
+import textwrap
+
+import behaviour_world as world
+
+PRELUDE = """
+import collections, contextlib, copy, functools, itertools, math, operator
+import cresset
+from behaviour_world import *
+COUNT = 0
+NAMES = {"u": 1}
+def helper(n, d=1, *rest, key=2, **more):
+    return n * d + key + len(rest) + len(more)
+def raise_from_below(kind):
+    raise kind("below")
+def append_to(items, value):
+    items.append(value)
+    return items
+def set_x(p, value):
+    p.x = value
+def items_of(*args, **kwargs):
+    return args, kwargs
+"""
+
+
+def fill(frame, **parts):
+    """The frame with its places filled, each part indented as its place is."""
+    out = []
+    for line in textwrap.dedent(frame).strip("\n").split("\n"):
+        stripped = line.strip()
+        name = stripped[1:-1] if stripped.startswith("{") and stripped.endswith("}") else None
+        if name in parts:
+            indent = line[:len(line) - len(line.lstrip())]
+            out += [indent + inner for inner in textwrap.dedent(parts[name]).strip("\n").split("\n")]
+            continue
+        for name, part in parts.items():
+            line = line.replace("<" + name + ">", part)
+        out.append(line)
+    return "\n".join(out)
+
+
+def family(cases, name, texts):
+    """{name: text} of functions -> {name: function}; a function is `def f(a, log, o):` and its text."""
+    made = {}
+    for key, text in texts.items():
+        space = {"__name__": f"behaviour_{name}"}
+        exec(compile(PRELUDE, "<prelude>", "exec"), space)
+        if name in ("modules", "layers"):
+            exec(compile(cases.MODULE_PRELUDE, "<prelude>", "exec"), space)
+            space["LAYERS"] = {kind: eval(f"cresset.nn.{kind}{args}", space) for kind, args in cases.LAYERS.items()}
+        source = "def f(a, log, o):\n" + textwrap.indent(textwrap.dedent(text).strip("\n"), "    ") + "\n"
+        full = f"{name}.{key}"
+        exec(compile(source, f"<{full}>", "exec"), space)
+        function = space["f"]
+        function.__name__ = function.__qualname__ = full
+        made[full] = function
+    return made
+
+
+def crossed(frames, parts, place):
+    """Every part in every frame."""
+    return {f"{part}.{frame}": fill(frames[frame], **{place: parts[part]})
+            for part, frame in itertools.product(parts, frames)}
+
+
+def programs():
+    import behaviour_cases as cases
+    assert world.Point
+    found = {}
+    for name, texts in cases.FAMILIES.items():
+        found.update(family(cases, name, texts))
+    return found
