@@ -281,8 +281,10 @@ cr_status cr__cut_complete(const cr_joint *j, bool *saved) {
 
 cr_status cr__cut_choose(const cr_joint *j, const cr_partition_options *how, bool *saved) {
     cr_parts parts;
-    if (how->kind == CR_PARTITION_DEFAULT) return cr__cut_reads(j, true, saved);
-    CR_TRY(cr_partition(j, how, &parts));
+    cr_partition_options cut = *how;
+    if (how->kind == CR_PARTITION_DEFAULT && !j->checkpoints.n) return cr__cut_reads(j, true, saved);
+    cut.kind = CR_PARTITION_MIN_CUT; /* what checkpoint regions say is more than the default */
+    CR_TRY(cr_partition(j, &cut, &parts));
     for (size_t i = 0; i < parts.saved.n; i++) {
         uint32_t v = cr_graph_find(j->graph, parts.saved.at[i].name);
         if (v != CR_NO_VALUE && cr_graph_value(j->graph, v)->node < j->forward_nodes) saved[v] = true;

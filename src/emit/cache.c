@@ -153,7 +153,16 @@ static bool is_whole(const uint8_t *data, size_t size) {
     return !memcmp(data + size - TRAILER, trailer, TRAILER);
 }
 
-bool cr_cache_get(const cr_key *key, uint8_t **data, size_t *size) {
+static uint64_t found, missed; /* atomic */
+
+void cr_cache_counts(uint64_t *hits, uint64_t *misses, bool *off) {
+    const char *given = getenv("CRESSET_CACHE");
+    *hits = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    *misses = __atomic_load_n(&missed, __ATOMIC_RELAXED);
+    *off = given && !strcmp(given, "off");
+}
+
+static bool get(const cr_key *key, uint8_t **data, size_t *size) {
     const char *name = key->name + 2;
     struct stat st = { 0 };
     uint8_t *bytes = NULL;
@@ -172,6 +181,14 @@ bool cr_cache_get(const cr_key *key, uint8_t **data, size_t *size) {
     close(folder);
     if (good) *data = bytes, *size = (size_t)st.st_size - TRAILER;
     else cr_free(bytes);
+    return good;
+}
+
+bool cr_cache_get(const cr_key *key, uint8_t **data, size_t *size) {
+    const char *given = getenv("CRESSET_CACHE");
+    if (given && !strcmp(given, "off")) return false;
+    bool good = get(key, data, size);
+    __atomic_add_fetch(good ? &found : &missed, 1, __ATOMIC_RELAXED);
     return good;
 }
 

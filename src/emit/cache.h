@@ -26,5 +26,8 @@ void cr_key_end(cr_key *key); /* fills in the name */
 /* False: not there (or damaged or not to be trusted, and removed). *data: free with cr_free. */
 bool cr_cache_get(const cr_key *key, uint8_t **data, size_t *size);
 void cr_cache_put(const cr_key *key, const void *data, size_t size);
+/* How often this process has found what it asked for, and how often not. *off: CRESSET_CACHE says that there is none;
+ * such questions are not counted. */
+void cr_cache_counts(uint64_t *hits, uint64_t *misses, bool *off);
 
 #endif

@@ -2,6 +2,7 @@
 #include "python/py.h"
 
 #include "autograd/aot.h"
+#include "emit/cache.h"
 #include "emit/emit.h"
 #include "lower/lower.h"
 #include "passes/passes.h"
@@ -196,7 +197,17 @@ static PyObject *compile_graph(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *cache_counts(PyObject *module, PyObject *unused) {
+    uint64_t hits, misses;
+    bool off;
+    (void)module, (void)unused;
+    cr_cache_counts(&hits, &misses, &off);
+    return Py_BuildValue("(KKO)", (unsigned long long)hits, (unsigned long long)misses, off ? Py_True : Py_False);
+}
+
 static PyMethodDef functions[] = {
+    { "_cache_counts", cache_counts, METH_NOARGS,
+      "_cache_counts(): (hits, misses, is it off?) of the disk cache of compiled code, in this process." },
     { "_aot_export", export_graph, METH_VARARGS,
       "_aot_export(recorded, wrt, loss): (functional graph, the inputs whose new values come first, per input whether "
       "its gradient is given, per result whether it can bring one); loss: which result, -1 for none." },

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import cresset
 from cresset import _C
@@ -30,8 +30,9 @@ from ._export import BackwardSignature, GraphSignature, aot_export_joint_simple,
 from ._recording import decomposition_table, functional, module_state, with_backwards
 from .partitioners import _how, default_partition, min_cut_rematerialization_partition
 
-__all__ = ["BackwardSignature", "GraphSignature", "aot_export_joint_simple", "aot_export_module", "aot_function",
-           "aot_module", "aot_module_simplified", "compiled_function", "compiled_module", "default_partition",
+__all__ = ["BackwardSignature", "CacheInfo", "GraphSignature", "aot_export_joint_simple", "aot_export_module",
+           "aot_function", "aot_module", "aot_module_simplified", "cache_info", "compiled_function", "compiled_module",
+           "default_partition",
            "get_aot_compilation_context", "get_aot_graph_name", "get_decompositions", "get_graph_being_compiled",
            "make_boxed_compiler", "make_boxed_func", "min_cut_rematerialization_partition", "native", "nop",
            "print_compile", "set_model_name"]
@@ -92,6 +93,20 @@ def native(graph: Any, inputs: list[Any]) -> Any:
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
+
+
+class CacheInfo(NamedTuple):
+    """What became of the questions that this process asked the disk cache."""
+    hits: int
+    misses: int
+    bypassed: str | None  # why nobody asks
+
+
+def cache_info() -> CacheInfo:
+    """Native code is found again on disk by its whole content (the C text of the graph, options, instruction set,
+    compiler, version): a second process compiles nothing. CRESSET_CACHE is the folder, "off" for none."""
+    hits, misses, off = _C._cache_counts()
+    return CacheInfo(hits, misses, "CRESSET_CACHE is off" if off else None)
 
 
 _BY_NAME = {"native": native, "nop": nop, "print": print_compile}

@@ -6,8 +6,8 @@ function a second time when backward() asks for it.
 The plain form rests on saved-tensor hooks (autograd.graph): each saved tensor is a _Place in the order of saving, and
 the second run fills the places. Its arguments are saved through the hooks around it, so that nested checkpoints keep
 nothing that an outer one can compute. The reentrant form is an autograd.Function that runs backward() inside of its
-own. While a program is recorded the function simply runs: what a backward computes again is decided there when the
-graph is partitioned.
+own. In a program that is compiled ahead of time (aot_function) the function is a region, whose values are computed
+again where the graph is partitioned, but for random numbers: those are kept. In other recordings it simply runs.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typing import Any
 
 from cresset import _C, amp, autograd
 from cresset._grad_mode import enable_grad, no_grad
-from cresset.autograd.function import Function
+from cresset.autograd.function import Function, _compiling
 from cresset.autograd.graph import saved_tensors_hooks
 
 __all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "CheckpointFunction", "check_backward_validity",
@@ -216,7 +216,29 @@ class _Region:
                 f"tensors are saved.{debug}")
 
 
+def _region_of(function, args, kwargs):
+    """The call as a region that a partitioner computes again. What a region cannot say (writes to tensors from outside,
+    results that are its operands) is recorded as it is, without one."""
+    from cresset._higher_order import _Recorded
+    from cresset.utils._pytree import tree_unflatten
+    body = _Recorded("checkpoint()", "function", lambda: function(*args, **kwargs), (), True).run(())
+    places = [i for i, leaf in enumerate(body.leaves) if _C._is_tensor(leaf)]
+    graph = body.body.finish(tuple(body.leaves[i] for i in places), "wrapped_body", False)
+    if body.body.problem or not places:
+        return function(*args, **kwargs)
+    made = _C._packet("higher_order", "tag_activation_checkpoint")(graph, list(body.body.lifted))
+    leaves = list(body.leaves)
+    for i, result in zip(places, made if isinstance(made, (tuple, list)) else [made]):
+        leaves[i] = result
+    return tree_unflatten(leaves, body.spec)
+
+
 def _plain(function, args, kwargs, preserve, context_fn, checks, debug, early_stop):
+    if _C.is_grad_enabled() and _C._is_recording() and getattr(_compiling, "on", False):
+        if context_fn is not noop_context_fn:
+            raise NotImplementedError("checkpoint(context_fn=...) in a function that is compiled ahead of time: what "
+                                      "is computed again is a whole region there; leave it out")
+        return _region_of(function, args, kwargs)
     forward, again = context_fn()
     if not _C.is_grad_enabled() or _C._is_recording():
         with forward:
@@ -300,7 +322,8 @@ def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | N
     if context_fn is not noop_context_fn or debug:
         raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
     if _C._is_recording():
-        return function(*args)
+        compiling = _C.is_grad_enabled() and getattr(_compiling, "on", False)
+        return _region_of(function, args, {}) if compiling else function(*args)
     return CheckpointFunction.apply(function, preserve_rng_state, *args)
 
 
