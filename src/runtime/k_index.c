@@ -194,7 +194,8 @@ int rt_k_embedding_backward(const rt_ctx *ctx, const rt_call *c) {
     if (!code) {
         w.n = rt_numel(&index), w.at = index.p, w.grad = grad.p, w.sums = direct ? out->p : sums;
         w.counts = shares ? counts : NULL;
-        if (bytes) memset(w.sums, 0, bytes);
+        rt_view table = rt_view_contiguous(w.sums, wide, 2, out->size); /* large: all threads clear it */
+        code = rt_fill(ctx, &table, (rt_scalar){ .kind = RT_ARG_INT });
         memset(counts, 0, (size_t)rows * sizeof *counts);
         for (int64_t i = 0; i < w.n && !code; i++) {
             if (w.at[i] < 0 || w.at[i] >= rows)
