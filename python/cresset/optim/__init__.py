@@ -7,6 +7,7 @@ from cresset import _lazy
 _WHERE = {
     **dict.fromkeys("SGD RMSprop Rprop Adagrad Adadelta Adam AdamW Adamax NAdam RAdam ASGD SparseAdam".split(),
                     "_rules"),
+    **dict.fromkeys(("Adafactor", "Muon"), "_matrices"),
     "LBFGS": "lbfgs",
     "Optimizer": "optimizer",
 }
