@@ -687,7 +687,8 @@ static void print_model_row(cr_str *out, const rt_model *model, bool inside, uin
     cr_str_add(out, " };\n");
 }
 
-static void print_library_row(cr_str *out, const cresset_api *api, const char *name, const char *target, int nops) {
+static void print_library_row(cr_str *out, const cresset_api *api, const char *name, const char *target, int nops,
+                              bool random) {
     cr_str_add(out, "static const rt_library library = {\n  .api = { RT_API_FUNCTIONS");
     put_text(out, "name", name);
     cr_str_addf(out, ", .id = (const char *)cresset_weights + 8,\n    .methods = infos, .nmethods = %d", api->nmethods);
@@ -695,6 +696,7 @@ static void print_library_row(cr_str *out, const cresset_api *api, const char *n
     put_text(out, "target", target);
     if (nops) cr_str_addf(out, ", .ops = op_needs, .nops = %d", nops);
     if (api->train) cr_str_add(out, ",\n    .train = &training, RT_API_TRAINS");
+    else if (random) cr_str_add(out, ",\n    RT_API_DRAWS");
     cr_str_add(out, " },\n  .model = &model,\n};\n");
 }
 
@@ -717,7 +719,7 @@ static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_optio
     cr_str_add(out, "/* whose they are in 64 bytes, then the weights when they are inside */\n"
                     "extern const uint8_t cresset_weights[] __attribute__((visibility(\"hidden\")));\n");
     print_model_row(out, &l->model, o->weights == CR_WEIGHTS_INSIDE && l->model.weight_bytes, b->needs);
-    print_library_row(out, api, o->name ? o->name : api->name, b->name, l->model.nops);
+    print_library_row(out, api, o->name ? o->name : api->name, b->name, l->model.nops, o->random);
     cr_str_add(out, "\n__attribute__((visibility(\"default\"))) const cresset_api *cresset_model(uint32_t major) {\n"
                     "    return major == CRESSET_ABI_MAJOR ? &library.api : 0;\n}\n");
     return cr_str_status(out);

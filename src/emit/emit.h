@@ -15,6 +15,7 @@ typedef struct cr_emit_options {
     const char *cc;          /* the C compiler; NULL: CRESSET_CC, then cc, gcc, clang; of a triple: TRIPLE-gcc */
     const char *target;      /* see cr_build_parse */
     const char *name;        /* of the model, in the api; NULL: its first method's */
+    bool random;             /* the api has get_random and set_random, also of a library that does not train */
 } cr_emit_options;
 
 /* All need libc, libm and threads only. Weights beside: PATH with .weights for its suffix. CR_EVALUE: the suffix is
@@ -37,6 +38,9 @@ CR_NODISCARD cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *opt
 /* As cr_native_run, of inputs as abi.h has them: no tensors are made of those. */
 CR_NODISCARD cr_status cr_native_run_values(cr_native *n, int32_t method, const cresset_value *inputs, size_t ninputs,
                                             cr_arg *results, size_t nresults);
+/* The instance's generator as the bytes of torch.get_rng_state(). CR_EVALUE: emitted without `random`, or no state. */
+CR_NODISCARD cr_status cr_native_get_random(cr_native *n, void *bytes, size_t room);
+CR_NODISCARD cr_status cr_native_set_random(cr_native *n, const void *bytes, size_t size);
 
 /* ---- toolchain ---- */
 typedef struct cr_toolchain { char *cc, *home, *include, *archive; } cr_toolchain;

@@ -259,6 +259,28 @@ cr_status cr_native_load(cr_native *n, const char *path) {
     return code ? failure(n->lib, code, message) : CR_OK;
 }
 
+/* ---- the generator ---- */
+
+static bool has_random(const cr_native *n) {
+    const cresset_api *api = n->lib->api;
+    return api->struct_size >= offsetof(cresset_api, set_random) + sizeof api->set_random && api->get_random &&
+           api->set_random;
+}
+
+cr_status cr_native_get_random(cr_native *n, void *bytes, size_t room) {
+    char message[256] = "";
+    if (!has_random(n)) return CR_FAIL(CR_EVALUE, "%s does not give its generator's state", n->lib->path);
+    int code = n->lib->api->get_random(n->instance, bytes, room, message, sizeof message);
+    return code ? failure(n->lib, code, message) : CR_OK;
+}
+
+cr_status cr_native_set_random(cr_native *n, const void *bytes, size_t size) {
+    char message[256] = "";
+    if (!has_random(n)) return CR_FAIL(CR_EVALUE, "%s does not take a generator's state", n->lib->path);
+    int code = n->lib->api->set_random(n->instance, bytes, size, message, sizeof message);
+    return code ? failure(n->lib, code, message) : CR_OK;
+}
+
 /* ---- values in ---- */
 
 static cr_status value_in(const cr_arg *a, size_t i, cresset_value *out) {

@@ -83,12 +83,12 @@ cr_status cr_tier_run(cr_tier *t, const cr_graph *g, cr_plan *plan, const cr_arg
 
 /* ---- the thread ---- */
 
-static cr_status build_library(const cr_lowered *l, cr_library **out) {
+static cr_status build_library(const cr_lowered *l, bool draws, cr_library **out) {
     cr_workshop shop;
     const char *path;
     CR_TRY(cr__workshop_open(&shop));
     cr_status status = cr__workshop_file(&shop, "libcaptured.so", &path);
-    if (!status) status = cr_emit_library(l, path, &(cr_emit_options){ .weights = CR_WEIGHTS_INSIDE });
+    if (!status) status = cr_emit_library(l, path, &(cr_emit_options){ .weights = CR_WEIGHTS_INSIDE, .random = draws });
     if (!status) status = cr_library_open(path, out);
     cr__workshop_close(&shop);
     return status;
@@ -100,7 +100,7 @@ static cr_status build(cr_tier *t) {
     cr_library *library = NULL;
     CR_TRY(cr_graph_parse(NULL, t->text, &g)); /* with symbols of its own */
     cr_status status = cr_lower_graphs(&(cr_lower_graph){ .graph = g }, 1, NULL, &l);
-    if (!status) status = build_library(l, &library);
+    if (!status) status = build_library(l, cr_tier_draws(g), &library);
     if (!status) status = cr_native_create(library, 0, NULL, &t->native);
     cr_library_release(library);
     cr_lowered_release(l);

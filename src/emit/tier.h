@@ -12,7 +12,8 @@ typedef struct cr_tier cr_tier; /* refcounted (atomically): the entry's and the 
 CR_NODISCARD cr_status cr_tier_start(const cr_graph *g, cr_tier **out);
 void cr_tier_retain(cr_tier *t);
 void cr_tier_release(cr_tier *t); /* NULL is legal; does not wait */
-/* Does the graph draw random numbers? Native code has generators of its own and may not stand for it then. */
+/* Does the graph draw random numbers? Native code has a generator of its own, whose state must then be put in and out
+ * (emit.h): cr_tier_run does not. */
 bool cr_tier_draws(const cr_graph *g);
 /* Runs the graph: native code if it is there, else (and where that lays its results out otherwise: then for good) the
  * plan. `t` NULL: the plan. As cr_plan_run. */

@@ -311,6 +311,15 @@ static int run(frame *f) {
     return status ? -1 : 0;
 }
 
+/* `state` is torch's, in and out. */
+static cr_status run_native_drawing(frame *f, cr_native *native, void *state) {
+    CR_TRY(cr_native_set_random(native, state, RT_GENERATOR_STATE_BYTES));
+    CR_TRY(run_tiers(f));
+    cr_status status = cr_native_get_random(native, state, RT_GENERATOR_STATE_BYTES);
+    if (status) cr_results_release(f->made, f->g->nvalues);
+    return status;
+}
+
 /* A graph that draws goes on where torch's generator is, and torch's goes on where the graph ended. */
 static int run_drawing(frame *f) {
     unsigned char own[RT_GENERATOR_STATE_BYTES];
@@ -325,9 +334,11 @@ static int run_drawing(frame *f) {
         PyErr_Format(PyExc_RuntimeError, "torch's generator has a state that is not understood: %s", message);
         goto out;
     }
-    cr_status status = run_plan(f); /* with the GIL: nobody else draws meanwhile */
+    cr_native *native = f->g->tier ? cr_tier_get(f->g->tier) : NULL;
+    /* with the GIL: nobody else draws meanwhile */
+    cr_status status = native ? run_native_drawing(f, native, v.data) : run_plan(f);
     if (status && !PyErr_Occurred()) cr_py_raise(status);
-    if (!status) rt_generator_get_state(ours, v.data);
+    if (!status && !native) rt_generator_get_state(ours, v.data);
     (void)rt_generator_set_state(&ctx, ours, own, sizeof own);
     if (!status) done = PyObject_CallMethod(f->g->generator, "set_state", "O", state);
     if (!status && !done) cr_results_release(f->made, f->g->nvalues);
@@ -451,7 +462,8 @@ static PyObject *run_frame(frame *f) {
     if (!failed) failed = f->g->generator ? run_drawing(f) : run(f);
     PyObject *results = failed ? NULL : give_results(f);
     for (uint32_t i = 0; i < f->g->ninputs; i++) Py_XDECREF(f->kept[i]);
-    return failed && f->g->fallback ? fall_back(f) : results;
+    bool again = failed || !f->g->generator; /* what was drawn is not drawn twice */
+    return !results && again && f->g->fallback ? fall_back(f) : results;
 }
 
 static PyObject *call_list(py_torch_graph *g, PyObject *list) {

@@ -222,9 +222,9 @@ int rt_api_set_random(cresset_instance *instance, const void *bytes, size_t size
     .struct_size = sizeof(cresset_api), .major = CRESSET_ABI_MAJOR, .minor = CRESSET_ABI_MINOR,       \
     .create = rt_api_create, .destroy = rt_api_destroy, .run = rt_api_run, .release = rt_api_release, \
     .get_state = rt_api_get_state, .set_state = rt_api_set_state, .seed = rt_api_seed, .profile = rt_api_profile
-/* And of one that trains. */
-#define RT_API_TRAINS                                                                                                  \
-    .save = rt_api_save, .load = rt_api_load, .get_random = rt_api_get_random, .set_random = rt_api_set_random
+/* And of one that trains, or whose generator somebody else keeps. */
+#define RT_API_DRAWS .get_random = rt_api_get_random, .set_random = rt_api_set_random
+#define RT_API_TRAINS .save = rt_api_save, .load = rt_api_load, RT_API_DRAWS
 /* How an api finds its tables: emitted code makes one of these, with the api first. */
 typedef struct rt_library { cresset_api api; const rt_model *model; } rt_library;
 

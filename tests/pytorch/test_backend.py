@@ -133,20 +133,25 @@ def test_training(name, native):
     lambda x: torch.nn.functional.dropout(x, 0.4, training=True), lambda x: x + torch.rand_like(x),
     lambda x: x * torch.randn(5, 7), lambda x: torch.bernoulli(x.sigmoid()),
     lambda x: torch.randint(0, 9, (4,)) + x[0, 0]])
-def test_random_streams(draw):
+@pytest.mark.parametrize("native", ["off", "wait"])
+def test_random_streams(draw, native):
     """Equal draws for the same seed, and torch's generator goes on from where the graph left it."""
     x = torch.randn(5, 7)
     torch.manual_seed(7)
-    ours = compiled(draw)(x), torch.rand(3)
+    ours = compiled(draw, native=native)(x), torch.rand(3)
     torch.manual_seed(7)
     theirs = draw(x), torch.rand(3)
     assert_same(ours, theirs)
+    assert not any(sum(r["fallbacks"]) for r in backend.report())
+    if native == "wait":
+        assert [r["tiers"] for r in backend.report()] == [["native"]]
 
 
-def test_dropout_trained():
+@pytest.mark.parametrize("native", ["off", "wait"])
+def test_dropout_trained(native):
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Dropout(0.5), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     other = copy.deepcopy(model)
-    run, x = compiled(model), torch.randn(4, 6)
+    run, x = compiled(model, native=native), torch.randn(4, 6)
     for _ in range(3):
         torch.manual_seed(5)
         run(x).square().sum().backward()
@@ -227,3 +232,20 @@ def test_from_fx():
     assert cresset.allclose(result, cresset.relu(x @ y) + c)
     with pytest.raises(NotImplementedError, match="twice"):
         cresset.from_fx(make_fx(twice)(torch.randn(3, 3)))
+
+
+def test_control_flow_and_graphs_that_go():
+    """A higher-order op is called through torch; graphs that nobody calls any more are freed."""
+    import gc
+
+    def function(x):
+        return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos() - 1, (x * 2,)) * 3
+    run = compiled(function)
+    for x in (torch.ones(3), -torch.ones(3)):
+        assert_same(run(x), function(x))
+    assert any("cond" in reason for r in backend.report() for reason in r["opaque"])
+    del run
+    torch._dynamo.reset()
+    for _ in range(3):
+        gc.collect()
+    assert backend.report() == []

@@ -59,18 +59,13 @@ def compile_graph(gm: Any, kind: str, options: dict[str, Any]) -> Any:
     plan.kind = kind
     if options["native"] != "off":
         for part in plan.parts:
-            if part.generator is None:  # native code draws from a generator of its own
-                part.compiled._build(part.graph, options["native"] == "wait")
+            part.compiled._build(part.graph, options["native"] == "wait")
     call = plan.call
     if kind == "backward":
         call = _boxed(call)
     _made[:] = [ref for ref in _made if ref() is not None]
     _made.append(weakref.ref(plan))
-    _keep[call] = plan
     return call
-
-
-_keep: Any = weakref.WeakKeyDictionary()  # callable -> its plan
 
 
 def report() -> list[dict[str, Any]]:

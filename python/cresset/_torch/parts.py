@@ -168,7 +168,7 @@ class Plan:
         except Unsupported as error:
             return str(error)
         for used in (node, *node.all_input_nodes):
-            if not _is_plain(used.meta.get("val")):
+            if "val" not in used.meta or not _is_plain(used.meta["val"]):
                 return f"{target_name(node.target)}: a value that cannot cross"
         return None
 
@@ -250,16 +250,16 @@ class Plan:
             else:
                 seen.add(leaf)
                 kinds.append(part.kinds[part.results.index(leaf)])
-        gm = self.gm
         inputs = tuple(~constants.index(n) if n in self.constants else arguments[n] for n in part.inputs)
         part.compiled = _C._TorchGraph(part.graph, len(arguments), inputs, tuple(self.constants[n] for n in constants),
-                                       tuple(kinds), part.generator, lambda args: list(gm(*args)))
+                                       tuple(kinds), part.generator, lambda args: list(self.gm(*args)))
         return part.compiled
 
     def _written(self) -> Callable[[list[Any]], list[Any]]:
         """A Python function that carries out the steps, written as text."""
-        writer = _Writer(self)
-        return writer.function()
+        call = _Writer(self).function()
+        call._plan = self  # as long as it is called
+        return call
 
     def compile_part(self, part: Part) -> None:
         rows = tuple(range(len(part.inputs)))
