@@ -191,6 +191,14 @@ static void FN(scatter)(T *to, const int64_t *offset, int64_t batch, int64_t ste
         INDEPENDENT for (int64_t k = 0; k < count; k++) line[2 * k] = re[k] * scale, line[2 * k + 1] = im[k] * scale;
         return;
     }
+    if (batch == 1 && step == -2 && gap == 1) { /* from its end, so that memory is written in order */
+        T *restrict line = to + offset[0] - 2 * (count - 1);
+        INDEPENDENT for (int64_t k = 0; k < count; k++) {
+            line[2 * k] = re[count - 1 - k] * scale;
+            line[2 * k + 1] = im[count - 1 - k] * scale;
+        }
+        return;
+    }
     bool side_by_side = gap == 1;
     for (int64_t b = 1; b < batch; b++) side_by_side &= offset[b] == offset[b - 1] + 2;
     if (side_by_side) {
