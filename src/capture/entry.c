@@ -147,6 +147,45 @@ static int make_function(builder *b, PyObject *value, uint32_t *at) {
     return failed ? -1 : 0;
 }
 
+static int make_method(builder *b, PyObject *method, uint32_t *at) {
+    PyObject *parts[] = { PyMethod_GET_FUNCTION(method), PyMethod_GET_SELF(method) };
+    return make_container(b, CR_MAKE_METHOD, parts, 2, at);
+}
+
+/* A method in C of a container: `log.append` */
+static int make_bound(builder *b, PyObject *method, uint32_t *at) {
+    uint32_t self;
+    if (make(b, PyCFunction_GET_SELF(method), &self)) return -1;
+    PyObject *name = PyUnicode_InternFromString(((PyCFunctionObject *)method)->m_ml->ml_name);
+    int failed = name ? add_parts(b, CR_MAKE_BOUND, name, &self, 1, at) : -1;
+    Py_XDECREF(name);
+    return failed;
+}
+
+/* An iterator in the middle of what it goes over, as pickle would take it apart. */
+static int make_iterator(builder *b, PyObject *iterator, uint32_t *at) {
+    PyObject *reduced = PyObject_CallMethod(iterator, "__reduce__", NULL);
+    PyObject *args = reduced ? PyTuple_GET_ITEM(reduced, 1) : NULL;
+    Py_ssize_t n = args ? PyTuple_GET_SIZE(args) : 0;
+    uint32_t rows[4];
+    int failed = !reduced || PyList_Append(b->c->kept, reduced); /* rows are known by addresses */
+    if (!failed && n + 1 > (Py_ssize_t)CR_COUNT(rows)) failed = cr_break(b->c, "an iterator over many others is live");
+    for (Py_ssize_t i = 0; !failed && i < n; i++) failed = make(b, PyTuple_GET_ITEM(args, i), &rows[i]);
+    if (!failed) failed = make(b, PyTuple_GET_SIZE(reduced) > 2 ? PyTuple_GET_ITEM(reduced, 2) : Py_None, &rows[n]);
+    if (!failed)
+        failed = add_parts(b, CR_MAKE_ITERATOR, PyTuple_GET_ITEM(reduced, 0), rows, (uint32_t)n + 1, at);
+    Py_XDECREF(reduced);
+    return failed ? -1 : 0;
+}
+
+static bool is_iterator(PyObject *o) {
+    static const char *const names[] = { "list_iterator", "tuple_iterator", "range_iterator", "str_ascii_iterator",
+                                         "str_iterator", "list_reverseiterator", "enumerate", "zip", "reversed" };
+    for (size_t i = 0; i < CR_COUNT(names); i++)
+        if (!strcmp(Py_TYPE(o)->tp_name, names[i])) return !(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+    return false;
+}
+
 /* A container of the program's own, described anew. */
 static int make_own(builder *b, PyObject *value, uint32_t *at) {
     if (PyTuple_CheckExact(value))
@@ -158,6 +197,10 @@ static int make_own(builder *b, PyObject *value, uint32_t *at) {
     if (PyODict_CheckExact(value) || PyAnySet_CheckExact(value)) return make_by_call(b, value, at);
     if (PyFunction_Check(value)) return make_function(b, value, at);
     if (PyCell_Check(value)) return make_cell(b, value, at);
+    if (PyMethod_Check(value)) return make_method(b, value, at);
+    if (PyCFunction_CheckExact(value) && PyCFunction_GET_SELF(value) && !PyType_Check(PyCFunction_GET_SELF(value)))
+        return make_bound(b, value, at);
+    if (is_iterator(value)) return make_iterator(b, value, at);
     return cr_break(b->c, "an object of class %s is part of the result", Py_TYPE(value)->tp_name);
 }
 
@@ -350,18 +393,26 @@ static int describe(builder *b) {
     return add_effects(b) || add_stores(b) || make(b, b->c->result, &b->e->result) ? -1 : finish_graph(b);
 }
 
-/* The state in which CPython goes on. */
+/* The state in which the call goes on. */
 static int describe_state(builder *b) {
-    const cr_landing *m = &b->c->landing;
-    for (int k = 0; k < m->count + m->depth; k++) {
-        PyObject *value = m->values[k];
+    const cr_call_frame *f = b->c->frame;
+    int count = f->code->co_nlocalsplus;
+    for (int k = 0; k < count + f->top; k++) {
+        PyObject *value = k < count ? f->locals[k] : f->stack[k - count];
         uint32_t row = CR_NO_ROW;
         if (value && make(b, value, &row)) return -1;
         if (cr_vec_push(&b->e->state, row)) return no_memory();
     }
-    b->e->at = m->at;
-    b->e->locals = (uint32_t)m->count;
+    b->e->next = f->next;
+    b->e->grad = b->c->stopped_grad;
+    b->e->locals = (uint32_t)count;
     return 0;
+}
+
+/* Did it stop where it was told to, before an instruction of the function itself and outside of handlers? */
+static bool has_stopped(const cr_capture *c) {
+    return c->stop >= 0 && c->steps == c->stop + 1 && c->frame && !c->frame->back && c->frame->resumed &&
+           !c->handled && !c->unfinished;
 }
 
 /* Everything up to the instruction that ended the capture, as an entry after which CPython goes on. A reason for not
@@ -369,12 +420,11 @@ static int describe_state(builder *b) {
 static bool describe_prefix(builder *b) {
     PyObject *reason = b->c->reason;
     b->c->reason = NULL;
-    bool described = cr_can_resume(b->c) && !add_effects(b) && !add_stores(b) && !describe_state(b) && !finish_graph(b);
-    bool worth = described && (b->e->ops || b->e->effects.n);
+    bool described = has_stopped(b->c) && !add_effects(b) && !add_stores(b) && !describe_state(b) && !finish_graph(b);
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
     Py_XSETREF(b->c->reason, reason);
-    b->e->resumes = worth;
-    return worth;
+    b->e->resumes = described;
+    return described;
 }
 
 /* Back to an entry that describes nothing. */
@@ -527,6 +577,17 @@ static PyObject *function(const cr_make *row, const uint32_t *parts, PyObject *c
     return o;
 }
 
+static PyObject *iterator(const cr_make *row, const uint32_t *parts, PyObject *const *objects) {
+    PyObject *args = PyTuple_New(row->n - 1), *state = objects[parts[row->n - 1]], *done;
+    for (uint32_t i = 0; args && i + 1 < row->n; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(objects[parts[i]]));
+    PyObject *o = args ? PyObject_CallObject(row->object, args) : NULL;
+    Py_XDECREF(args);
+    if (!o || state == Py_None) return o;
+    if (!(done = PyObject_CallMethod(o, "__setstate__", "O", state))) Py_CLEAR(o);
+    Py_XDECREF(done);
+    return o;
+}
+
 static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *const *objects) {
     const uint32_t *parts = e->parts.at + row->index;
     PyObject *o = NULL;
@@ -548,6 +609,9 @@ static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *cons
     case CR_MAKE_FILL: return PyCell_Set(objects[parts[0]], objects[parts[1]]) ? NULL : Py_NewRef(Py_None);
     case CR_MAKE_CALL: return PyObject_CallOneArg(objects[parts[0]], objects[parts[1]]);
     case CR_MAKE_FUNCTION: return function(row, parts, objects);
+    case CR_MAKE_METHOD: return PyMethod_New(objects[parts[0]], objects[parts[1]]);
+    case CR_MAKE_BOUND: return PyObject_GetAttr(objects[parts[0]], row->object);
+    case CR_MAKE_ITERATOR: return iterator(row, parts, objects);
     case CR_MAKE_SLICE: return PySlice_New(objects[parts[0]], objects[parts[1]], objects[parts[2]]);
     case CR_MAKE_OBJECT:
         return empty_object((PyTypeObject *)objects[parts[0]], row->n == 2 ? objects[parts[1]] : NULL);
@@ -715,6 +779,7 @@ int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObjec
         if (e->graph && !e->compiled) cr_results_release(r.outputs, e->noutputs);
     }
     *result = done == 1 && !e->resumes ? Py_NewRef(r.objects[e->result]) : NULL;
+    if (done == 1 && e->resumes) cr_ambient_get()->grad = e->grad;
     for (size_t i = 0; done == 1 && i < e->state.n; i++)
         state[i] = e->state.at[i] == CR_NO_ROW ? NULL : Py_NewRef(r.objects[e->state.at[i]]);
     for (size_t i = 0; i < nmakes; i++) Py_XDECREF(r.objects[i]);

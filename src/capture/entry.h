@@ -18,12 +18,15 @@ typedef enum cr_make_kind { CR_MAKE_CONSTANT, CR_MAKE_OUTPUT, CR_MAKE_SLOT, CR_M
                             CR_MAKE_FILL,   /* parts: a cell, what it holds */
                             CR_MAKE_FUNCTION, /* parts: globals, cells; `object`: (code, defaults, ...) */
                             CR_MAKE_ITEMS,  /* parts: an object of a class made of list, dict or set; what it holds */
-                            CR_MAKE_ATTRIBUTE /* parts: an object, the value; `object`: the name */ } cr_make_kind;
+                            CR_MAKE_ATTRIBUTE, /* parts: an object, the value; `object`: the name */
+                            CR_MAKE_METHOD, /* parts: a function, its object */
+                            CR_MAKE_BOUND,  /* parts: an object whose class is in C; `object`: the method's name */
+                            CR_MAKE_ITERATOR /* parts: arguments of `object`, and the state */ } cr_make_kind;
 typedef struct cr_make {
     uint8_t kind;
     uint32_t index;   /* OUTPUT: of the graph; SLOT: of the guards; else first of `parts` */
     uint32_t n;       /* parts */
-    PyObject *object; /* CONSTANT, ATTRIBUTE, FUNCTION; owned */
+    PyObject *object; /* CONSTANT, ATTRIBUTE, FUNCTION, BOUND, ITERATOR; owned */
 } cr_make;
 /* A change of an object from outside, in slot `slot`. read NONE: the list or dict gets the contents of row `made`; else
  * what is read so (attribute or item `key`, a cell's contents) becomes row `made`. */
@@ -32,8 +35,9 @@ typedef struct cr_effect { uint8_t read; int32_t slot; uint32_t made; PyObject *
 
 typedef struct cr_entry {
     int64_t refs;
-    bool resumes;         /* CPython goes on at unit `at`, with `state`: `locals` rows, then the stack */
-    int32_t at;
+    bool resumes;         /* the call goes on at instruction `next`, with `state`: `locals` rows, then the stack */
+    bool grad;            /* ... and with this gradient mode */
+    int32_t next;
     uint32_t locals;
     CR_VEC(uint32_t) state; /* rows; CR_NO_ROW: NULL */
     uint64_t ambient;     /* the word of the front end when it was captured */
@@ -71,10 +75,4 @@ void cr_entry_wait(cr_entry *e);              /* until native code that is being
 /* Runs it on slots that its guards filled. 1: *result, or where it resumes `state`: e->state.n owned references; 0: the
  * graph failed, nothing has happened: run plain; -1: exception (a signal). */
 int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state);
-/* Calls the function with the frame that it makes entered at unit `at`, with these locals and this stack (taken over).
- * (resume.c) */
-PyObject *cr_resume(PyObject *function, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **values,
-                    int count, int depth, int at);
-bool cr_is_traced(void); /* does somebody watch this thread's frames? Then none is entered in the middle */
-
 #endif

@@ -392,7 +392,6 @@ int cr_missing(cr_capture *c, PyObject *value, PyObject *name) {
 
 HANDLER(LOAD_ATTR) {
     PyObject *value = cr_pop(f), *name = PyTuple_GET_ITEM(f->code->co_names, i->arg), *out;
-    c->clean = true; /* reading changes nothing */
     int r = cr_get_attribute(c, value, name, &out);
     if (r == MISSING) r = cr_missing(c, value, name);
     if (r == FOUND) cr_push(f, out);
@@ -403,7 +402,6 @@ HANDLER(LOAD_ATTR) {
 /* A method is pushed as (function, self), anything else as (NULL, it). */
 HANDLER(LOAD_METHOD) {
     PyObject *value = cr_pop(f), *name = PyTuple_GET_ITEM(f->code->co_names, i->arg), *out;
-    c->clean = true;
     int r = cr_get_attribute(c, value, name, &out);
     if (r == MISSING) r = cr_missing(c, value, name);
     cr_call_frame *pushed = r == PUSHED ? c->frame : NULL;

@@ -367,7 +367,6 @@ static PyObject *shown(PyObject *callable) {
 }
 
 static int refuse(cr_capture *c, PyObject *callable, const char *why) {
-    c->clean = true; /* nothing was called */
     PyObject *name = shown(callable);
     if (name) cr_break(c, "%U() is called%s", name, why);
     Py_XDECREF(name);
@@ -501,7 +500,6 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     if (PyExceptionClass_Check(callable) && !kwnames) return make_exception(c, f, callable, &a);
     if (is_op(callable) || is_tensor_method(callable, &a)) {
         c->on_tensors = true;
-        c->clean = true; /* ops change no containers; what they record is cut off again */
         return give(c, f, call_for_real(c, f, callable, &a, true));
     }
     int on = rule_of(callable, &a, &written);
@@ -520,7 +518,6 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
         if (on == CONSTANTS && !cr_is_constant(args[k]))
             return refuse(c, callable, " on something that is no constant");
     }
-    c->clean = callable == (PyObject *)&PyLong_Type || callable == (PyObject *)&PyFloat_Type;
     if (callable == (PyObject *)&PyBool_Type && nargs == 1 && !kwnames) {
         int truth = cr_truth(c, args[0]);
         return truth < 0 ? -1 : (cr_push(f, PyBool_FromLong(truth)), 0);

@@ -156,6 +156,17 @@ int cr_push_call(cr_capture *c, PyObject *function, PyObject *const *args, Py_ss
     return failed;
 }
 
+cr_call_frame *cr_push_frame(cr_capture *c, PyObject *function, int32_t next) {
+    PyFunctionObject *real = (PyFunctionObject *)cr_real(function);
+    if (cr_guard_object(&c->guards, cr_source_of(function), CR_HOLDS_CODE, real->func_code)) return NULL;
+    cr_call_frame *f = frame_new(c, function, real);
+    if (!f) return NULL;
+    f->source = f->owner = cr_source_of(function);
+    f->next = next;
+    f->resumed = true;
+    return f;
+}
+
 /* ---- what is called? ---- */
 
 static int call_with_self(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *self, PyObject *const *args,
@@ -223,7 +234,6 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
         Py_XDECREF(inner);
         return r;
     }
-    c->clean = true;
     if (PyType_Check(real)) return cr_construct(c, f, token, args, nargs, kwnames);
     int r = call_special(c, f, token, "__call__", args, nargs, kwnames);
     return r > 0 ? cr_break(c, "an object of class %s is called", Py_TYPE(real)->tp_name) : r;

@@ -182,7 +182,6 @@ int cr_unwind(cr_capture *c, const cr_call_frame *base) {
             return cr_break(c, "a generator raises StopIteration");
         }
         if (!f->back && !base) break; /* the outermost: what is said of the place is said of it */
-        c->clean = false;
         cr_pop_frame(c);
     }
     raise_as_it_is(c, exception);
@@ -216,14 +215,12 @@ static int set_cause(cr_capture *c, cr_call_frame *f, PyObject *exception, PyObj
 }
 
 HANDLER(RAISE_VARARGS) {
-    c->clean = true; /* until a class is called */
     if (i->arg == 0) {
         PyObject *handled = find_handled(c);
         return handled ? raise_as_it_is(c, handled) : cr_break(c, "an exception of the caller's is raised again");
     }
     PyObject *cause = i->arg == 2 ? cr_pop(f) : NULL, *given = cr_pop(f), *exception = as_exception(c, f, given);
     if (exception && (!cause || !set_cause(c, f, exception, cause))) cr_raise(c, exception);
-    c->clean = !f->back && (!exception || !cr_is_token(given) || cr_is_made(given));
     Py_XDECREF(exception);
     Py_DECREF(given);
     Py_XDECREF(cause);
@@ -309,7 +306,6 @@ HANDLER(BEFORE_WITH) {
     (void)i;
     PyObject *manager = cr_pop(f), *enter = NULL, *leave = NULL;
     int r = -1;
-    c->clean = true;
     if (c->plain) {
         enter = PyObject_GetAttrString(manager, "__enter__");
         leave = enter ? PyObject_GetAttrString(manager, "__exit__") : NULL;
@@ -320,7 +316,6 @@ HANDLER(BEFORE_WITH) {
     }
     if (enter && leave) {
         cr_push(f, Py_NewRef(leave));
-        c->clean = false;
         r = cr_call_value(c, f, enter, NULL, 0, NULL);
     }
     Py_XDECREF(enter);

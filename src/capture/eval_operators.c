@@ -69,10 +69,8 @@ static PyObject *operate(cr_capture *c, int op, PyObject *a, PyObject *b) {
 HANDLER(BINARY_OP) {
     UNUSED;
     PyObject *b = cr_pop(f), *a = cr_pop(f), *result = NULL;
-    c->clean = cr_is_tensor_value(a); /* an op that fails has changed nothing */
     int by_method = cr_operator_by_method(c, f, i->arg, a, b, &result);
-    if (by_method) c->clean = false;
-    else c->on_tensors = cr_is_tensor_value(a) || cr_is_tensor_value(b);
+    if (!by_method) c->on_tensors = cr_is_tensor_value(a) || cr_is_tensor_value(b);
     if ((size_t)i->arg >= CR_COUNT(operators)) cr_break(c, "an operator that is not known (%d)", i->arg);
     else if (!by_method && !c->plain && shows(a, b)) cr_break(c, "a text is made of something that is no constant");
     else if (!by_method) result = operate(c, i->arg, a, b);
@@ -95,7 +93,6 @@ HANDLER(COMPARE_OP) {
     Py_DECREF(a);
     Py_DECREF(b);
     if (!result || !(i->arg & CR_COMPARE_BOOL)) return give(c, f, result);
-    c->clean = cr_is_tensor_value(result);
     int truth = cr_truth(c, result);
     Py_DECREF(result);
     return truth < 0 ? -1 : (cr_push(f, PyBool_FromLong(truth)), 0);
@@ -314,7 +311,6 @@ static int format_value(cr_capture *c, cr_call_frame *f, int conversion, int how
     PyObject *function = NULL, *converted;
     bool has_format = cr_is_token(value) && cr_class_special(c, value, "__format__", &function);
     Py_XDECREF(function);
-    c->clean = true;
     if (cr_is_token(value) && (has_format || conversion == 3)) cr_break(c, "an object is formatted in its own way");
     bool is_itself = c->plain || cr_is_constant(value);
     if (c->reason) converted = NULL;
@@ -479,7 +475,10 @@ HANDLER(GET_ITER) {
 }
 
 HANDLER(FOR_ITER) {
-    PyObject *iterator = cr_peek(f, 1), *next = Py_TYPE(iterator)->tp_iternext(iterator);
+    PyObject *iterator = cr_peek(f, 1);
+    if (cr_is_token(iterator))
+        return cr_break(c, "an iterator from outside, of class %s, goes on", Py_TYPE(cr_real(iterator))->tp_name);
+    PyObject *next = Py_TYPE(iterator)->tp_iternext(iterator);
     if (next) return give(c, f, next);
     if (PyErr_Occurred()) {
         if (!PyErr_ExceptionMatches(PyExc_StopIteration)) return -1;

@@ -78,7 +78,6 @@ int cr_call_super(cr_capture *c, cr_call_frame *f, const cr_arguments *a, PyObje
 HANDLER(LOAD_SUPER_ATTR) {
     PyObject *self = cr_pop(f), *type = cr_pop(f), *callable = cr_pop(f), *super = NULL;
     int r = -1;
-    c->clean = true;
     if (c->plain) {
         PyObject *const args[] = { type, self };
         super = PyObject_Vectorcall(callable, args, i->arg & 2 || callable == (PyObject *)&PySuper_Type ? 2 : 0, NULL);

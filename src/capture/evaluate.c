@@ -78,47 +78,6 @@ static int end_by_exception(cr_capture *c) {
     return -1;
 }
 
-static int set_landing(cr_capture *c, const cr_call_frame *f, const cr_instruction *i) {
-    cr_landing *m = &c->landing;
-    int count = f->code->co_nlocalsplus, total = count + f->top;
-    if (total > m->room) {
-        PyObject **grown = PyMem_Realloc(m->values, ((size_t)total + 8) * sizeof *grown);
-        if (!grown) return PyErr_NoMemory(), -1;
-        m->values = grown, m->room = total + 8;
-    }
-    for (int k = 0; k < total; k++) Py_XINCREF(f->locals[k]);
-    cr_landing_clear(c);
-    memcpy(m->values, f->locals, (size_t)total * sizeof *m->values);
-    m->count = count, m->depth = f->top;
-    m->graph = cr_graph_value_count(cr_trace_graph(c->trace));
-    m->grad = cr_ambient_get()->grad;
-    m->at = f->resumed ? i->at : -1;
-    return 0;
-}
-
-void cr_landing_clear(cr_capture *c) {
-    for (int k = 0; k < c->landing.count + c->landing.depth; k++) Py_XDECREF(c->landing.values[k]);
-    c->landing.count = c->landing.depth = 0;
-}
-
-/* What the last instruction has recorded goes: it is carried out again, really. */
-static bool cut_graph(cr_capture *c) {
-    cr_graph *g = cr_trace_graph(c->trace);
-    for (uint32_t v = cr_graph_value_count(g); v-- > c->landing.graph;) {
-        uint32_t node = cr_graph_value(g, v)->node;
-        if (node == CR_NO_NODE) continue;
-        if (cr_graph_value(g, v)->hidden) return false; /* it has written to something that goes on under that name */
-        if (cr_graph_node(g, node)->kind != CR_NODE_CALL) continue; /* an input that it read first: nobody uses it */
-        if (cr_graph_erase(g, node)) return false;
-    }
-    return true;
-}
-
-bool cr_can_resume(cr_capture *c) {
-    bool outermost = c->frame && !c->frame->back;
-    return c->clean && outermost && c->landing.at >= 0 && c->landing.grad == c->grad && cut_graph(c);
-}
-
 /* A signal's handler is no part of the program: what it computes is not recorded. */
 static int look_for_signals(cr_capture *c) {
     if (!c->plain) cr_trace_end(c->trace);
@@ -130,9 +89,11 @@ static int look_for_signals(cr_capture *c) {
 static int step(cr_capture *c) {
     cr_call_frame *f = c->frame;
     const cr_instruction *i = &f->instructions->at[f->next];
-    if (!f->back && !c->plain && set_landing(c, f, i)) return -1;
+    if (!f->back && c->steps++ == c->stop) {
+        c->stopped_grad = cr_ambient_get()->grad;
+        return cr_break(c, "here CPython goes on");
+    }
     f->current = f->next++;
-    c->clean = !handlers[i->id];
     c->own = c->on_tensors = false;
     if (!handlers[i->id]) return cr_break(c, "%s (%s)", cr_instruction_reason(i->id), cr_instruction_name(i->id));
     if (--c->left <= 0) return cr_break(c, "too many instructions are evaluated: a loop is unrolled for very long");
@@ -438,7 +399,6 @@ HANDLER(JUMP) { return UNUSED, f->next = i->arg, 0; }
 
 static int jump_if(cr_capture *c, cr_call_frame *f, const cr_instruction *i, bool wanted) {
     PyObject *value = cr_pop(f);
-    c->clean = cr_is_tensor_value(value);
     int truth = cr_truth(c, value);
     Py_DECREF(value);
     if (truth < 0) return -1;
@@ -451,7 +411,6 @@ HANDLER(POP_JUMP_IF_TRUE) { return jump_if(c, f, i, true); }
 HANDLER(TO_BOOL) {
     UNUSED;
     PyObject *value = cr_pop(f);
-    c->clean = cr_is_tensor_value(value);
     int truth = cr_truth(c, value);
     Py_DECREF(value);
     return truth < 0 ? -1 : (cr_push(f, PyBool_FromLong(truth)), 0);

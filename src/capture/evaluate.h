@@ -83,20 +83,12 @@ typedef struct cr_call_frame {
     PyObject *locals[];     /* owned; NULL: unbound */
 } cr_call_frame;
 
-/* The outermost frame before the instruction that is being carried out: where CPython can go on if capture cannot. */
-typedef struct cr_landing {
-    PyObject **values;  /* owned: locals, cells, free variables, then the stack; NULL is unbound */
-    int count, depth, room;
-    int32_t at;         /* the unit to go on with; -1: its beginning, where nothing has happened yet */
-    uint32_t graph;     /* values in the graph then */
-    bool grad;          /* the gradient mode then */
-} cr_landing;
-
 typedef struct cr_capture {
     bool plain;
     bool grad;              /* the gradient mode that it began with */
-    cr_landing landing;
-    bool clean;             /* the instruction that ends the capture has changed no value */
+    long steps;             /* instructions of the outermost frame that were begun */
+    long stop;              /* how many of them are carried out: capture ends before the next; -1: all */
+    bool stopped_grad;      /* the gradient mode there */
     cr_guards guards;
     cr_map by_real, by_value; /* address -> index of `known` */
     cr_map made;              /* function made here -> source of its owner; `kept` holds them */
@@ -123,11 +115,6 @@ typedef struct cr_capture {
 } cr_capture;
 int cr_capture_begin(cr_capture *c, bool plain); /* -1: exception */
 void cr_capture_dispose(cr_capture *c);
-void cr_landing_clear(cr_capture *c);
-
-/* Did it end where CPython can go on in the middle? Then c->landing says with what, and the graph holds what comes
- * before. */
-bool cr_can_resume(cr_capture *c);
 /* Ends the capture: the call runs plain, for this reason. Always -1. */
 int cr_break(cr_capture *c, const char *format, ...);
 /* The value of an object from outside, guarded. New reference; NULL: exception or break. */
@@ -169,6 +156,9 @@ typedef int (*cr_handler)(cr_capture *c, cr_call_frame *f, const cr_instruction 
 int cr_evaluate(cr_capture *c);
 /* A frame for a call, pushed. `args`: values. function: a token or a real function. -1: exception or break. */
 int cr_push_call(cr_capture *c, PyObject *function, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+/* A frame for a function that is past its first instructions, pushed: without locals, before instruction `next`. NULL:
+ * exception or break. */
+cr_call_frame *cr_push_frame(cr_capture *c, PyObject *function, int32_t next);
 void cr_pop_frame(cr_capture *c);
 void cr_free_frame(cr_call_frame *f); /* which is on no stack of frames */
 int cr_generators_init(void);

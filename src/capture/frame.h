@@ -39,6 +39,30 @@ static inline cr_frame *cr_thread_frame(PyThreadState *thread) {
     return thread->current_frame;
 #endif
 }
+#if PY_VERSION_HEX < 0x030C0000
+#define CR_FRAME_STEPS 1 /* single instructions can be carried out in a frame from outside (step.c) */
+/* Between link and unlink the frame is the thread's current one, carrying out the instruction at `unit`: what is called
+ * meanwhile sees it so. How much is on its stack is not known meanwhile. */
+static inline void cr_frame_link(cr_frame *f, PyThreadState *thread, int unit) {
+    cr_frame_set_at(f, unit + 1);
+    f->stacktop = -1;
+    f->is_entry = true;
+    f->previous = thread->cframe->current_frame;
+    thread->cframe->current_frame = f;
+}
+static inline void cr_frame_unlink(cr_frame *f, PyThreadState *thread, int top) {
+    thread->cframe->current_frame = f->previous;
+    f->stacktop = top;
+}
+/* The function whose frame it is; borrowed. */
+static inline PyObject *cr_frame_function(const cr_frame *f) { return (PyObject *)f->f_func; }
+/* Does somebody wait for the evaluator: a signal, another thread? */
+static inline bool cr_thread_is_asked(const PyThreadState *thread) {
+    return _Py_atomic_load_relaxed(&thread->interp->ceval.eval_breaker);
+}
+#else
+#define CR_FRAME_STEPS 0
+#endif
 /* The exception that the thread is handling: part of the state inside a handler. */
 static inline PyObject **cr_thread_handled(PyThreadState *thread) { return &thread->exc_info->exc_value; }
 

@@ -40,9 +40,21 @@ typedef struct cr_state {
  * stack all NULL. -1: exception. */
 int cr_state_take(cr_state *s, PyThreadState *thread, cr_frame *frame, int depth);
 void cr_state_dispose(cr_state *s);
-/* Writes the state into the frame (consuming it) and lets CPython go on from there; throwflag 1: by raising the
+/* Writes the state into the frame (consuming it). -1: exception, and the frame is as it was. */
+int cr_state_put(cr_state *s, PyThreadState *thread, cr_frame *frame);
+/* The same, and lets CPython go on from there; throwflag 1: by raising the
  * exception that is set, at that instruction. Returns what the evaluator returns. */
 PyObject *cr_state_enter(cr_state *s, PyThreadState *thread, cr_frame *frame, int throwflag);
 
+/* ---- one instruction, carried out as CPython does (step.c) ---- */
+typedef enum cr_stepped {
+    CR_STEPPED,    /* *at is the instruction that comes next */
+    CR_STEP_NOT,   /* nothing was done: CPython carries it out */
+    CR_STEP_RAISED /* an exception is set: the frame is to be entered by raising it */
+} cr_stepped;
+typedef PyObject *(*cr_step_call)(void *user, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
+                                  PyObject *kwnames);
+/* Carries out instruction *at of a frame that is not running; `call` calls what a CALL calls. */
+cr_stepped cr_step(PyThreadState *thread, cr_frame *frame, int32_t *at, cr_step_call call, void *user);
 
 #endif

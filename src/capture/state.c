@@ -26,11 +26,12 @@ void cr_state_dispose(cr_state *s) {
     s->slots = NULL;
 }
 
-PyObject *cr_state_enter(cr_state *s, PyThreadState *thread, cr_frame *frame, int throwflag) {
-    PyObject **to = cr_frame_slots(frame);
+int cr_state_put(cr_state *s, PyThreadState *thread, cr_frame *frame) {
+    enum { SMALL = 64 };
+    PyObject **to = cr_frame_slots(frame), *small[SMALL];
     int before = cr_frame_top(frame), after = s->count + s->depth;
-    PyObject **old = PyMem_Malloc(((size_t)before + 1) * sizeof *old);
-    if (!old) return cr_state_dispose(s), PyErr_NoMemory(), _PyEval_EvalFrameDefault(thread, frame, 1);
+    PyObject **old = before <= SMALL ? small : PyMem_Malloc((size_t)before * sizeof *old);
+    if (!old) return PyErr_NoMemory(), -1;
     memcpy(old, to, (size_t)before * sizeof *old);
     memcpy(to, s->slots, (size_t)after * sizeof *to);
     cr_frame_set_top(frame, after);
@@ -42,6 +43,12 @@ PyObject *cr_state_enter(cr_state *s, PyThreadState *thread, cr_frame *frame, in
     s->count = s->depth = 0;
     cr_state_dispose(s);
     for (int i = 0; i < before; i++) Py_XDECREF(old[i]);
-    PyMem_Free(old);
-    return _PyEval_EvalFrameDefault(thread, frame, throwflag);
+    if (old != small) PyMem_Free(old);
+    return 0;
+}
+
+PyObject *cr_state_enter(cr_state *s, PyThreadState *thread, cr_frame *frame, int throwflag) {
+    if (!cr_state_put(s, thread, frame)) return _PyEval_EvalFrameDefault(thread, frame, throwflag);
+    cr_state_dispose(s);
+    return _PyEval_EvalFrameDefault(thread, frame, 1);
 }

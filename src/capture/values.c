@@ -123,7 +123,7 @@ PyObject *cr_pending(cr_capture *c, PyObject *real, int32_t source) {
 /* ---- a capture ---- */
 
 int cr_capture_begin(cr_capture *c, bool plain) {
-    *c = (cr_capture){ .plain = plain, .left = 2000000 };
+    *c = (cr_capture){ .plain = plain, .left = 2000000, .stop = -1 };
     cr_guards_init(&c->guards);
     cr_map_init(&c->by_real);
     cr_map_init(&c->by_value);
@@ -143,8 +143,6 @@ int cr_capture_begin(cr_capture *c, bool plain) {
 void cr_capture_dispose(cr_capture *c) {
     c->disposing = true;
     while (c->frame) cr_pop_frame(c);
-    cr_landing_clear(c);
-    PyMem_Free(c->landing.values);
     for (size_t i = 0; i < c->known.n; i++) {
         Py_XDECREF(c->known.at[i].real);
         Py_XDECREF(c->known.at[i].value);
@@ -539,8 +537,9 @@ PyObject *cr_wrap_read(cr_capture *c, cr_read read, int32_t parent, PyObject *pa
 static bool has_plain_items(PyTypeObject *type, PyTypeObject *base) {
     const PyMappingMethods *m = type->tp_as_mapping, *n = base->tp_as_mapping;
     const PySequenceMethods *s = type->tp_as_sequence, *t = base->tp_as_sequence;
-    return type->tp_iter == base->tp_iter && m->mp_length == n->mp_length && m->mp_subscript == n->mp_subscript &&
-           (!t || !s || s->sq_contains == t->sq_contains);
+    return type->tp_iter == base->tp_iter &&
+           (!m || !n || (m->mp_length == n->mp_length && m->mp_subscript == n->mp_subscript)) &&
+           (!t || !s || (s->sq_length == t->sq_length && s->sq_contains == t->sq_contains));
 }
 
 PyTypeObject *cr_class_in_c(PyTypeObject *type) {

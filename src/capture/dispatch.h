@@ -1,0 +1,67 @@
+/* dispatch.h: finding what was captured for a call, capturing where there is nothing, and going on where it ends.
+ *
+ * What is captured of a function is kept by *place*: its beginning, for each form of call (how many arguments, which
+ * keywords), and every instruction at which a call went on after a break. A place has entries, most recently made
+ * first, at most `limit` of them. A function that a break calls has places of its own (its cache), as if it had been
+ * compiled by itself.
+ *
+ * All under the GIL. A place or cache may move while Python code runs: nobody keeps a pointer to a place over that;
+ * caches and entries are retained. */
+#ifndef CR_DISPATCH_H
+#define CR_DISPATCH_H
+
+#include "capture/entry.h"
+
+typedef struct cr_place {
+    int32_t at; /* the instruction; -1: the beginning, for calls like this: */
+    Py_ssize_t nargs;
+    PyObject *kwnames; /* owned; NULL: none */
+    CR_VEC(cr_entry *) entries;
+} cr_place;
+typedef struct cr_cache {
+    int64_t refs;
+    PyObject *code; /* owned */
+    const void *of; /* class of the first argument of a callee, compared only: Module.__call__ serves every
+                                 * module, and each class has entries of its own */
+    CR_VEC(cr_place) places;
+    Py_ssize_t captures; /* entries made for its beginning */
+    bool capturing, told;
+} cr_cache;
+typedef struct cr_dispatcher {
+    /* Python's: called with (graph, example inputs); None: graphs run as they are; a str: they become native code */
+    PyObject *backend;
+    PyObject *unsupported;     /* exception class: what fullgraph raises; None: calls break */
+    Py_ssize_t limit;          /* entries of a place at most */
+    CR_VEC(cr_cache *) caches; /* the first: of the function itself */
+    uint64_t hits, misses, plain, failed, breaks;
+} cr_dispatcher;
+
+PyObject *cr_dispatch(cr_dispatcher *d, PyObject *function, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+/* Calls what a break calls: a Python function of the program's by its own cache, anything else as it is. */
+PyObject *cr_dispatch_callee(cr_dispatcher *d, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
+                             PyObject *kwnames);
+void cr_dispatcher_forget(cr_dispatcher *d); /* everything captured */
+
+/* The entry for a frame before instruction `at`, its guards checked: *slots (SMALL or PyMem_Free) are filled. NULL:
+ * run plain from there; or an exception. A new reference. */
+enum { CR_SMALL_SLOTS = 64 };
+cr_entry *cr_find_at(cr_dispatcher *d, cr_cache *cache, PyObject *function, PyObject *const *state, int depth,
+                     int32_t at, PyObject **small, PyObject ***slots);
+/* Goes on with a call that ended before e->next: a frame is made by calling the function, gets `state` (taken over) and
+ * is carried on from there. (resume.c) */
+PyObject *cr_resume(cr_dispatcher *d, cr_cache *cache, cr_entry *e, PyObject *function, PyObject *const *args,
+                    Py_ssize_t nargs, PyObject *kwnames, PyObject **state);
+/* Runs an entry; a test switch may let its graph fail. As cr_entry_run. */
+bool cr_is_traced(void); /* does somebody watch this thread's frames? Then none is entered in the middle (resume.c) */
+int cr_run_entry(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state);
+cr_cache *cr_cache_retain(cr_cache *c);
+void cr_cache_release(cr_cache *c);
+
+/* every: captures end after so many instructions of the function's own; 0: they do not. */
+typedef struct cr_switches {
+    bool miss_once, fail_graphs;
+    long every;
+} cr_switches;
+extern cr_switches cr_capture_switches; /* process: for tests */
+
+#endif
