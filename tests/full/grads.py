@@ -5,9 +5,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "ops"))
-import formulas  # noqa: E402
-import grads  # noqa: E402
-import runner  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests"))
+import derivatives  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(runner.main("grads", grads.sweep_grads, sys.argv[1:], formulas.PASSING, formulas.NOTES))
+    sys.exit(derivatives.main("grads", sys.argv[1:]))

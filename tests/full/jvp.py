@@ -5,8 +5,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "ops"))
-import jvp  # noqa: E402
-import runner  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests"))
+import derivatives  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(runner.main("jvp", jvp.sweep_jvp, sys.argv[1:], jvp.PASSING, jvp.PASSING[1:]))
+    sys.exit(derivatives.main("jvp", sys.argv[1:]))

@@ -5,8 +5,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "ops"))
-import runner  # noqa: E402
-import vmaps  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests"))
+import derivatives  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(runner.main("vmap", vmaps.sweep_vmap, sys.argv[1:], vmaps.PASSING, vmaps.NOTES))
+    sys.exit(derivatives.main("vmap", sys.argv[1:]))

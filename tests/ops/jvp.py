@@ -1,6 +1,6 @@
 """Derivatives forwards (cresset.func.jvp) of every op, along random tangents, in float64.
 
-    equal                        PyTorch's forward mode gives the same
+    equal                        PyTorch's forward mode gives the same, wherever the result is a number
     as PyTorch's gradient        PyTorch's forward mode gives something else, or refuses; ours is the transpose of
                                  PyTorch's gradient: <u, jvp(t)> = <vjp(u), t>
     exact where PyTorch's is not both of PyTorch's are something else; ours is the slope along the tangents
@@ -80,9 +80,12 @@ class Case(formulas.Case):
 
 
 def alike(case, want, got):
+    """What is no number has no derivative: where a result is NaN, its tangent may be anything."""
     nearness = formulas.tolerance(case.inputs, case.flows)
+    defined = [(w, g) if w.shape != g.shape else (w[~t.isnan()], g[~t.isnan()])
+               for w, g, (_, t, _) in zip(want, got, case.flows)]
     return len(want) == len(got) and all(w.shape == g.shape and w.dtype == g.dtype and
-                                         torch.allclose(w, g, *nearness, equal_nan=True) for w, g in zip(want, got))
+                                         torch.allclose(w, g, *nearness, equal_nan=True) for w, g in defined)
 
 
 def by_gradient(case, mine):
@@ -108,7 +111,7 @@ def check(name, op, c):
         return check_once(name, op, c, None)
     except harness.Different as different:
         with contextlib.suppress(harness.Different):
-            return check_once(name, op, c, torch.clone)
+            return check_once(name, op, c, lambda t: t.clone(memory_format=torch.contiguous_format))
         raise different from None
 
 

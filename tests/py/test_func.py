@@ -218,3 +218,19 @@ def test_errors(name, m):
 def test_a_tangent_of_another_shape_says_so():
     with pytest.raises(RuntimeError, match=r"tangent 0 to be a Tensor of the primal's shape \[3\], got \[2\]"):
         cresset.func.jvp(number, (data(cresset, 3),), (data(cresset, 2),))
+
+
+@pytest.mark.parametrize("name", ["dual_level", "make_dual", "unpack_dual", "enter_dual_level", "exit_dual_level"])
+def test_dual_numbers_are_refused_by_name(name):
+    with pytest.raises(NotImplementedError, match=f"forward_ad.{name}.*use|forward_ad.{name}.*func.jvp"):
+        getattr(cresset.autograd.forward_ad, name)(data(cresset, 3))
+
+
+@pytest.mark.parametrize("f, at", [
+    (lambda m, x: x.std(correction=0), ()), (lambda m, x: m.linalg.vector_norm(x, 2, [1]), (2, 0)),
+    (lambda m, x: m.linalg.vector_norm(x * 0, 3), (3,)), (lambda m, x: m.logit(x - 1, 0.1), (5,)),
+    (lambda m, x: m.cosine_similarity(x * 0, x), (2, 3))], ids=["std", "norm", "norm 3", "logit", "cosine"])
+def test_tangents_at_corners_are_numbers(f, at):
+    """Where a gradient is 0 by a condition, so is the derivative forwards."""
+    found = [m.func.jvp(lambda x: f(m, x), (data(m, *at),), (data(m, *at),))[1].tolist() for m in (cresset, torch)]
+    assert near(*found), found

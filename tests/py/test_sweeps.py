@@ -28,5 +28,6 @@ def test_every_sweep_chooses_by_the_same_functions():
     """Those that the test above does not run begin like one of those that it runs."""
     for name in SWEEPS:
         text = (ROOT / "tests" / "full" / f"{name}.py").read_text()
-        ends = ("runner.main(", "interop.sweep(", "results.chosen(", "results.numbered(", "results.only(", "Report(")
+        ends = ("runner.main(", "interop.sweep(", "results.chosen(", "results.numbered(", "results.only(", "Report(",
+                "derivatives.")
         assert any(end in text for end in ends), f"tests/full/{name}.py: end with one of {', '.join(ends)}"

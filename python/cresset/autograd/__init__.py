@@ -19,7 +19,7 @@ __all__ = ["backward", "grad", "no_grad", "enable_grad", "set_grad_enabled", "in
            "graph", "functional", "gradcheck", "gradgradcheck", "detect_anomaly", "set_detect_anomaly"]
 __getattr__, __dir__ = _lazy.names(globals(), {"Function": "function", **dict.fromkeys(
     ("detect_anomaly", "set_detect_anomaly", "is_anomaly_enabled"), "anomaly_mode")},
-                                       {"function", "graph", "anomaly_mode", "functional"})
+                                       {"function", "graph", "anomaly_mode", "functional", "forward_ad"})
 
 
 def _is_edge(value: Any) -> bool:
