@@ -74,7 +74,10 @@ def _optimizer_text(joint: str | dict[str, Any]) -> str:
     betas = options.pop("betas", None)
     if betas is not None:
         options["beta1"], options["beta2"] = betas
-    return ",".join([str(name), *(f"{key}={float(value)!r}" for key, value in options.items())])
+    patterns = options.pop("no_decay", ())
+    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+    return ",".join([str(name), *(f"{key}={float(value)!r}" for key, value in options.items()),
+                     *(f"no_decay={pattern}" for pattern in patterns)])
 
 
 def aot_load(path: str | os.PathLike[str], device: str = "cpu", *, threads: int = 0,

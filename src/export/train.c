@@ -241,11 +241,31 @@ static cr_status give(draft *d, uint8_t kind, const char *target, cr_arg result)
 
 static cr_arg *list(draft *d) { return cr_arena_calloc(&d->m->t->arena, d->m->t->nparameters + 1, sizeof(cr_arg)); }
 
+/* Per parameter: has it no weight decay? NULL: all have. */
+static cr_status find_spared(const maker *m, const bool **out) {
+    const cr__update *u = &m->update;
+    uint32_t matched = 0;
+    bool *spared = cr_arena_calloc(&m->t->arena, m->t->nparameters + 1, sizeof *spared);
+    if (!spared) return CR_ENOMEM;
+    for (size_t i = 0; i < m->t->nparameters; i++) {
+        uint32_t patterns = cr__update_spares(u, m->t->parameters[i].name);
+        spared[i] = patterns != 0;
+        matched |= patterns;
+    }
+    for (int32_t k = 0; k < u->nno_decay; k++)
+        if (!(matched >> k & 1))
+            return CR_FAIL(CR_EVALUE, "no_decay=%s names no parameter that is trained; the first of those is '%s'",
+                           u->no_decay[k].text, m->t->nparameters ? m->t->parameters[0].name : "");
+    *out = u->nno_decay ? spared : NULL;
+    return CR_OK;
+}
+
 /* Moments, counter and rate come in; parameters are written. */
 static cr_status emit_update(draft *d, const cr_arg *parameters, const cr_arg *gradients) {
     cr_training *t = d->m->t;
     size_t n = t->nparameters;
     cr__update_call call = { .parameters = cr_arg_list(parameters, n), .gradients = cr_arg_list(gradients, n) };
+    CR_TRY(find_spared(d->m, &call.spared));
     cr_arg *steps = list(d), counter, norm;
     if (!steps) return CR_ENOMEM;
     for (int32_t k = 0; n && k < t->parameters[0].nmoments; k++) {

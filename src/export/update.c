@@ -2,6 +2,7 @@
  * that may be said of it. The op's arguments are found by the names of its parameters. */
 #include "export/update.h"
 
+#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -77,8 +78,8 @@ static cr_status unknown_key(const struct cr__optimizer *o, const char *name, in
     cr_str_init(&known);
     for (int i = 0; i < CR__UPDATE_KEYS && o->keys[i].name; i++) cr_str_addf(&known, "%s, ", o->keys[i].name);
     cr_status status = CR_FAIL(CR_EVALUE,
-                               "%s has no option '%.*s'; it has %sclip_norm and loss (the learning rate is an "
-                               "input of every step)",
+                               "%s has no option '%.*s'; it has %sno_decay, clip_norm and loss (the learning rate "
+                               "is an input of every step)",
                                o->name, n, name, cr_str_get(&known));
     cr_str_dispose(&known);
     return status;
@@ -113,12 +114,35 @@ static cr_status take(cr__update *u, const char *name, int n, double value) {
     return CR_OK;
 }
 
+/* A pattern of names, as a shell has them: *.bias */
+static cr_status take_pattern(cr__update *u, const char *text, size_t n) {
+    if (find_key(u->optimizer, "weight_decay", 12) < 0)
+        return CR_FAIL(CR_EVALUE, "%s has no weight_decay, so no_decay says nothing", u->optimizer->name);
+    if (!n || n >= sizeof u->no_decay[0].text)
+        return CR_FAIL(CR_EVALUE, "no_decay is '%.*s', expected a pattern of names of 1 to %zu characters (*.bias)",
+                       (int)n, text, sizeof u->no_decay[0].text - 1);
+    if (u->nno_decay == CR__UPDATE_PATTERNS)
+        return CR_FAIL(CR_EVALUE, "there are at most %d patterns of no_decay; write shorter ones that match more",
+                       CR__UPDATE_PATTERNS);
+    memcpy(u->no_decay[u->nno_decay].text, text, n);
+    u->no_decay[u->nno_decay++].text[n] = 0;
+    return CR_OK;
+}
+
+uint32_t cr__update_spares(const cr__update *u, const char *name) {
+    uint32_t patterns = 0;
+    for (int32_t i = 0; i < u->nno_decay; i++) patterns |= (uint32_t)!fnmatch(u->no_decay[i].text, name, 0) << i;
+    return patterns;
+}
+
 static cr_status read_pair(cr__update *u, const char *text, const char *end) {
     const char *equals = memchr(text, '=', (size_t)(end - text));
     double value = 0;
     if (!equals)
         return CR_FAIL(CR_EVALUE, "'%.*s': options of an optimizer are KEY=NUMBER, with commas between them",
                        (int)(end - text), text);
+    if (equals - text == 8 && !memcmp(text, "no_decay", 8))
+        return take_pattern(u, equals + 1, (size_t)(end - equals - 1));
     CR_TRY(read_number(text, (int)(equals - text), equals + 1, end, &value));
     return take(u, text, (int)(equals - text), value);
 }
@@ -192,11 +216,44 @@ static cr_arg argument(const cr__update *u, const cr__update_call *call, const c
                                   : cr_arg_float(value);
 }
 
-cr_status cr__update_emit(const cr__update *u, cr_emitter *e, const cr__update_call *call, cr_arg *norm) {
+static cr_status apply(const cr__update *u, cr_emitter *e, const cr__update_call *call) {
     const cr_op *op = cr_op_find(u->optimizer->op);
-    cr__update_call use = *call;
-    cr_arg args[CR_MAX_PARAMS], nothing[1], *clipped = NULL;
+    cr_arg args[CR_MAX_PARAMS], nothing[1];
     if (!op) return CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", u->optimizer->op);
+    for (uint16_t i = 0; i < op->schema.nparams; i++) args[i] = argument(u, call, &op->schema.params[i]);
+    return e->call(e, op, args, nothing);
+}
+
+static cr_arg chosen(const cr_arg *from, const bool *spared, bool which, cr_arg *room) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; from->kind == CR_ARG_LIST && i < from->n; i++)
+        if (spared[i] == which) room[n++] = from->u.list[i];
+    return from->kind == CR_ARG_LIST ? cr_arg_list(room, n) : *from;
+}
+
+/* One call for the parameters that decay, one for the others. */
+static cr_status apply_apart(const cr__update *u, cr_emitter *e, const cr__update_call *call) {
+    size_t n = call->parameters.n;
+    cr_arg *room = cr_alloc((CR__UPDATE_MOMENTS + 3) * (n + 1) * sizeof *room);
+    cr_status status = room ? CR_OK : CR_ENOMEM;
+    for (int which = 0; which < 2 && !status; which++) {
+        cr__update rule = *u;
+        cr__update_call part = *call;
+        part.parameters = chosen(&call->parameters, call->spared, which, room);
+        part.gradients = chosen(&call->gradients, call->spared, which, room + n);
+        part.steps = chosen(&call->steps, call->spared, which, room + 2 * n);
+        for (size_t k = 0; k < CR__UPDATE_MOMENTS; k++)
+            part.moments[k] = chosen(&call->moments[k], call->spared, which, room + (3 + k) * n);
+        if (which) rule.values[find_key(u->optimizer, "weight_decay", 12)] = 0;
+        if (part.parameters.n) status = apply(&rule, e, &part);
+    }
+    cr_free(room);
+    return status;
+}
+
+cr_status cr__update_emit(const cr__update *u, cr_emitter *e, const cr__update_call *call, cr_arg *norm) {
+    cr__update_call use = *call;
+    cr_arg *clipped = NULL;
     cr_status status = CR_OK;
     *norm = cr_arg_none();
     if (u->clip_norm > 0) {
@@ -204,8 +261,7 @@ cr_status cr__update_emit(const cr__update *u, cr_emitter *e, const cr__update_c
         status = clip(u, e, &call->gradients, clipped, norm);
         use.gradients = cr_arg_list(clipped, call->gradients.n);
     }
-    for (uint16_t i = 0; i < op->schema.nparams; i++) args[i] = argument(u, &use, &op->schema.params[i]);
-    if (!status) status = e->call(e, op, args, nothing);
+    if (!status) status = use.spared ? apply_apart(u, e, &use) : apply(u, e, &use);
     cr_free(clipped);
     return status;
 }

@@ -117,6 +117,40 @@ def test_steps(archive, tmp_path, optimizer):
     assert not np.array_equal(library.state_dict()["hidden.weight"].numpy(), make().hidden.weight.detach().numpy())
 
 
+@pytest.mark.parametrize("joint", [
+    {"optimizer": "adamw", "weight_decay": 0.3, "no_decay": ["*.bias", "norm.*"], "clip_norm": 0.5},
+    "sgd,momentum=0.9,weight_decay=0.3,clip_norm=0.5,no_decay=*.bias,no_decay=norm.*"], ids=["adamw", "sgd"])
+def test_some_do_not_decay(archive, tmp_path, joint):
+    """As two parameter groups of PyTorch; the norm is that of all gradients."""
+    module, library = make(), cresset.aot_load(compile_library(archive, joint, tmp_path))
+    groups = {False: [], True: []}
+    for name, p in module.named_parameters():
+        if p.requires_grad:
+            groups[name.endswith(".bias") or name.startswith("norm.")].append(p)
+    groups = [{"params": groups[False]}, {"params": groups[True], "weight_decay": 0.0}]
+    sgd = isinstance(joint, str)
+    steps = (torch.optim.SGD(groups, lr=0.05, momentum=0.9, weight_decay=0.3) if sgd else
+             torch.optim.AdamW(groups, lr=0.05, weight_decay=0.3))
+    torch.manual_seed(7)
+    library.manual_seed(7)
+    for i in range(6):
+        steps.zero_grad()
+        inputs = batch(i, 6)
+        module(*inputs)[0].backward()
+        torch.nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], 0.5)
+        steps.step()
+        library.step(*ours(inputs), lr=0.05)
+    check_weights(library, module, 1e-4 if sgd else 2e-3)
+
+
+def test_patterns_that_say_nothing(archive, tmp_path):
+    for joint, said in [("adamw,no_decay=*.bais", "no_decay=.*bais names no parameter that is trained; the first of "
+                                                  "those is '"),
+                        ("adamw,no_decay=", "expected a pattern of names")]:
+        with pytest.raises(ValueError, match=said):
+            compile_library(archive, joint, tmp_path)
+
+
 def test_added_gradients(archive, tmp_path):
     """backward() adds, update() applies and clears, clipping is clip_grad_norm_'s; a step leaves what was added."""
     module = make()
