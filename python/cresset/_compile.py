@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import types
+import weakref
 from typing import Any, Callable
 
 from cresset import _C
@@ -35,6 +36,24 @@ def register_backend(compiler: Callable[..., Any] | None = None, name: str | Non
         raise TypeError(f"a backend is a function (graph, example_inputs) -> callable, not a {type(compiler).__name__}")
     _backends[name or compiler.__name__] = compiler
     return compiler
+
+
+_made: weakref.WeakSet[Any] = weakref.WeakSet()  # what compile() has made, so that reset() finds it
+
+
+def _reset() -> None:
+    for compiled in list(_made):
+        compiled._reset()
+    for backend in _backends.values():
+        if callable(getattr(backend, "reset", None)):
+            backend.reset()
+
+
+def _make(owner: Any, compiler: Any, fullgraph: bool) -> Any:
+    from cresset._dynamo import config
+    made = _C._Compiled(owner, compiler, Unsupported if fullgraph else None, config.recompile_limit)
+    _made.add(made)
+    return made
 
 
 class _Backend:
@@ -112,11 +131,11 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         return model
     if _C._kind(model) == "module":
         return _compile_module(model, compiler, fullgraph)
-    return _C._Compiled(_code_owner(model), compiler, Unsupported if fullgraph else None)
+    return _make(_code_owner(model), compiler, fullgraph)
 
 
 def _compile_module(module: Any, compiler: Any, fullgraph: bool) -> Any:
     from cresset._dynamo.eval_frame import OptimizedModule
     while isinstance(module, OptimizedModule):
         module = module._orig_mod
-    return OptimizedModule(module, _C._Compiled(_code_owner(module), compiler, Unsupported if fullgraph else None))
+    return OptimizedModule(module, _make(_code_owner(module), compiler, fullgraph))

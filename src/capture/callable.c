@@ -314,7 +314,47 @@ static PyObject *evaluate(PyObject *module, PyObject *const *args, Py_ssize_t n)
     return result;
 }
 
+static PyObject *is_capturing(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyBool_FromLong(cr_is_capturing());
+}
+
+/* Nothing; captures end before it, since no table has it. */
+static PyObject *graph_break(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    Py_RETURN_NONE;
+}
+
+static PyObject *call_plain(PyObject *module, PyObject *args) {
+    PyObject *function, *given, *keywords;
+    int recursive;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!O!p:_call_plain", &function, &PyTuple_Type, &given, &PyDict_Type, &keywords,
+                          &recursive))
+        return NULL;
+    if (recursive) cr_plain_begin();
+    PyObject *result = PyObject_Call(function, given, keywords);
+    if (recursive) cr_plain_end();
+    return result;
+}
+
+static PyObject *set_stance(PyObject *module, PyObject *number) {
+    long stance = PyLong_AsLong(number), before = cr_capture_stance;
+    (void)module;
+    if (PyErr_Occurred()) return NULL;
+    if (stance < 0 || stance >= CR_STANCE_COUNT)
+        return PyErr_Format(PyExc_ValueError, "there is no stance %ld", stance);
+    cr_capture_stance = (cr_stance)stance;
+    return PyLong_FromLong(before);
+}
+
 static PyMethodDef functions[] = {
+    { "_is_capturing", is_capturing, METH_NOARGS, "Is this thread capturing a call?" },
+    { "_graph_break", graph_break, METH_NOARGS, "Nothing: captures end before it." },
+    { "_call_plain", call_plain, METH_VARARGS,
+      "_call_plain(fn, args, kwargs, recursive): fn(*args, **kwargs); captures end before it, and (recursive) compiled "
+      "functions run plain inside of it." },
+    { "_set_stance", set_stance, METH_O, "_set_stance(n): what compiled functions do; gives what they did before." },
     { "_capture_switches", (PyCFunction)(void (*)(void))set_switches, METH_VARARGS | METH_KEYWORDS,
       "_capture_switches(*, miss_once, fail_graphs, every): every guard misses once; every graph fails; captures end "
       "after so many instructions of the function's own. For tests." },

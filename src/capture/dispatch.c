@@ -9,6 +9,13 @@
 #include "python/py.h"
 
 cr_switches cr_capture_switches;
+cr_stance cr_capture_stance;
+static _Thread_local int plain_depth;
+static _Thread_local bool capturing;
+
+bool cr_is_capturing(void) { return capturing; }
+void cr_plain_begin(void) { plain_depth++; }
+void cr_plain_end(void) { plain_depth--; }
 
 /* ---- caches ---- */
 
@@ -171,12 +178,12 @@ static cr_entry *capture(const request *r, uint64_t ambient) {
     cr_capture c;
     cr_entry *e = NULL;
     bool collects = PyGC_Disable(); /* a finalizer's ops would be recorded */
-    r->cache->capturing = true;
+    r->cache->capturing = capturing = true;
     long every = cr_capture_switches.every;
     if (!evaluate(&c, r, every ? every : -1) && !(c.reason && c.steps != c.stop + 1 && evaluate_again(&c, r)))
         e = cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(r->function), ambient);
     cr_capture_dispose(&c);
-    r->cache->capturing = false;
+    r->cache->capturing = capturing = false;
     if (collects) PyGC_Enable();
     return e;
 }
@@ -231,21 +238,25 @@ static cr_entry *make_entry(const request *r, uint64_t ambient, PyObject ***slot
     return NULL;
 }
 
+/* What did not hold of the entry made last, in words. New reference. */
+static PyObject *what_failed(const request *r, const cr_place *p) {
+    if (!p->entries.n)
+        return PyUnicode_FromString(r->cache->captures ? "calls have ever other numbers of arguments"
+                                                       : "nothing was captured yet");
+    cr_guards *g = &p->entries.at[0]->guards;
+    PyObject **slots = PyMem_Calloc(g->slots + 1, sizeof *slots);
+    if (!slots) return PyErr_NoMemory();
+    int32_t row = cr_guards_check(g, r->args, r->function, slots);
+    PyMem_Free(slots);
+    return row < 0 ? PyUnicode_FromString("the surroundings (gradient mode, dtypes, ...) changed")
+                   : cr_guard_text(g, (size_t)row);
+}
+
 /* One warning for a function, naming what did not hold. */
 static int tell_limit(const request *r, const cr_place *p) {
     if (r->cache->told) return 0;
     r->cache->told = true;
-    PyObject *why = NULL, *name = NULL, **slots = NULL;
-    if (p->entries.n) {
-        cr_guards *g = &p->entries.at[0]->guards;
-        if (!(slots = PyMem_Calloc(g->slots + 1, sizeof *slots))) return PyErr_NoMemory(), -1;
-        int32_t row = cr_guards_check(g, r->args, r->function, slots);
-        why = row < 0 ? PyUnicode_FromString("the surroundings (gradient mode, dtypes, ...) changed")
-                      : cr_guard_text(g, (size_t)row);
-        PyMem_Free(slots);
-    } else {
-        why = PyUnicode_FromString("calls have ever other numbers of arguments");
-    }
+    PyObject *why = what_failed(r, p), *name = NULL;
     if (r->at < 0) name = PyUnicode_FromFormat("%R", r->function);
     else {
         const cr_code *code = cr_code_get((PyCodeObject *)r->cache->code);
@@ -281,21 +292,33 @@ static cr_entry *find_entry(const request *r, const cr_place *p, uint64_t ambien
     return NULL;
 }
 
-static bool is_recorded(void) {
+/* Is nothing to be captured or used now? Who records wants what is inside. */
+static bool is_off(void) {
     const cr_ambient *a = cr_ambient_get();
-    return a->mode.recorder || a->mode.fake || a->tracer; /* they want what is inside */
+    return a->mode.recorder || a->mode.fake || a->tracer || plain_depth || cr_capture_stance == CR_STANCE_PLAIN;
+}
+
+/* Nothing captured fits: may it be captured? 0: no; -1: that is an error. */
+static int may_capture(const request *r, const cr_place *p) {
+    if (cr_capture_stance != CR_STANCE_FAIL_ON_MISS) return cr_capture_stance == CR_STANCE_DEFAULT;
+    PyObject *why = what_failed(r, p);
+    if (why)
+        PyErr_Format(PyExc_RuntimeError, "%R would have to be captured, and the stance is fail_on_recompile; what did "
+                                         "not hold: %U", r->function, why);
+    Py_XDECREF(why);
+    return -1;
 }
 
 cr_entry *cr_find_at(cr_dispatcher *d, cr_cache *cache, PyObject *function, PyObject *const *state, int depth,
                      int32_t at, PyObject **small, PyObject ***slots) {
     request r = { .d = d, .cache = cache, .function = function, .at = at, .args = state, .depth = depth };
-    if (cache->capturing || is_recorded()) return NULL;
+    if (cache->capturing || is_off()) return NULL;
     uint64_t ambient = cr_frontend_cresset.ambient();
     cr_place *p = find_place(cache, at, 0, NULL);
     if (!p) return NULL;
     cr_entry *e = find_entry(&r, p, ambient, small, slots);
     if (e) return cr_entry_retain(e);
-    if (PyErr_Occurred()) return NULL;
+    if (PyErr_Occurred() || may_capture(&r, p) <= 0) return NULL;
     if ((Py_ssize_t)p->entries.n >= d->limit) return tell_limit(&r, p), NULL;
     return make_entry(&r, ambient, slots);
 }
@@ -344,13 +367,15 @@ static PyObject *dispatch(cr_dispatcher *d, PyObject *function, const void *of, 
     request r = { .d = d, .function = function, .at = -1, .args = args, .nargs = nargs, .kwnames = kwnames };
     r.cache = find_cache(d, function, of);
     if (!r.cache) return NULL;
-    if (r.cache->capturing || is_recorded()) return call_plain(d, function, args, (size_t)nargs, kwnames);
+    if (r.cache->capturing || is_off()) return call_plain(d, function, args, (size_t)nargs, kwnames);
     uint64_t ambient = cr_frontend_cresset.ambient();
     PyObject *small[CR_SMALL_SLOTS], **slots = NULL, *result = NULL;
     cr_place *p = find_place(r.cache, -1, nargs, kwnames);
     if (!p) return NULL;
     cr_entry *e = find_entry(&r, p, ambient, small, &slots);
+    int may = e || PyErr_Occurred() ? 1 : may_capture(&r, p);
     if (!e && PyErr_Occurred()) return NULL;
+    if (!may) return call_plain(d, function, args, (size_t)nargs, kwnames);
     cr_cache_retain(r.cache); /* it may be forgotten while it runs */
     if (e) {
         d->hits++;
@@ -419,6 +444,7 @@ PyObject *cr_dispatch_callee(cr_dispatcher *d, PyObject *callable, PyObject *con
                              PyObject *kwnames) {
     static PyObject *name; /* once */
     if (!name && !(name = PyUnicode_InternFromString("__call__"))) return NULL;
+    if (is_off()) return PyObject_Vectorcall(callable, args, (size_t)nargs, kwnames);
     if (PyFunction_Check(callable) && is_captured(callable))
         return dispatch(d, callable, nargs ? Py_TYPE(args[0]) : NULL, args, nargs, kwnames);
     if (PyMethod_Check(callable) && PyFunction_Check(PyMethod_GET_FUNCTION(callable)) &&

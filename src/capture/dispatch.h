@@ -64,4 +64,13 @@ typedef struct cr_switches {
 } cr_switches;
 extern cr_switches cr_capture_switches; /* process: for tests */
 
+/* What compiled functions do when nothing captured fits (compiler.set_stance). Of the process. */
+typedef enum cr_stance { CR_STANCE_DEFAULT, CR_STANCE_PLAIN, CR_STANCE_PLAIN_ON_MISS, CR_STANCE_FAIL_ON_MISS,
+                         CR_STANCE_COUNT } cr_stance;
+extern cr_stance cr_capture_stance;
+bool cr_is_capturing(void);   /* is this thread capturing? */
+/* Between begin and end compiled functions run plain on this thread. */
+void cr_plain_begin(void);
+void cr_plain_end(void);
+
 #endif

@@ -276,6 +276,7 @@ static const rule own[] = { /* _exporting(): None wherever a capture is; _functi
     { "is_grad_enabled", ANY, NULL },
     { "_set_grad_enabled", SPECIAL, set_grad },
     { "_function", CONSTANTS, NULL },
+    { "_is_capturing", ANY, NULL }, /* yes, wherever a capture is */
     { "_packet", CONSTANTS, NULL },
 };
 

@@ -1,0 +1,68 @@
+"""explain(f)(*args): what compile() makes of a call: graphs, where they break, and why.
+
+    print(cresset._dynamo.explain(f)(x))
+"""
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Callable
+
+from cresset import _C
+
+__all__ = ["ExplainOutput", "explain"]
+
+
+@dataclass
+class ExplainOutput:
+    """What one call needed. `break_reasons`: file, line and reason of each place where a graph ends early."""
+    graphs: list[Any]
+    graph_count: int
+    graph_break_count: int
+    break_reasons: list[str]
+    op_count: int
+    ops_per_graph: list[int]
+    out_guards: list[str]
+    compile_times: float
+    lines: list[tuple[str, int]] = field(default_factory=list)  # function and first line of each graph
+
+    def __str__(self) -> str:
+        text = [f"Graph count: {self.graph_count}", f"Graph break count: {self.graph_break_count}",
+                f"Op count: {self.op_count}"]
+        text += [f"Graph {i}: {ops} ops, from line {line} of {function}"
+                 for i, (ops, (function, line)) in enumerate(zip(self.ops_per_graph, self.lines), 1)]
+        text += [f"Break reason {i}: {reason}" for i, reason in enumerate(self.break_reasons, 1)]
+        return "\n".join(text)
+
+
+def _explain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExplainOutput:
+    from cresset import _compile
+    from cresset._dynamo import reset
+    reset()
+    compiled = _C._Compiled(_compile._code_owner(fn), None, None)
+    begin = time.perf_counter()
+    try:
+        compiled(*args, **kwargs)
+        spent = time.perf_counter() - begin
+        entries = compiled._entries()
+    finally:
+        compiled._reset()
+        reset()
+    graphs = [entry for entry in entries if entry["graph"] is not None and entry["ops"]]
+    reasons = list(dict.fromkeys(entry["reason"] for entry in entries if entry["reason"]))
+    return ExplainOutput(graphs=[entry["graph"] for entry in graphs], graph_count=len(graphs),
+                         graph_break_count=max(len(graphs) - 1, 0), break_reasons=reasons,
+                         op_count=sum(entry["ops"] for entry in graphs),
+                         ops_per_graph=[entry["ops"] for entry in graphs],
+                         out_guards=[guard for entry in entries for guard in entry["guards"]], compile_times=spent,
+                         lines=[(entry["function"], entry["line"]) for entry in graphs])
+
+
+def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
+    """A function that runs f once and says what compile() makes of that call. Everything captured is forgotten before
+    and after. The old form explain(f, *args) works, with a FutureWarning."""
+    if extra_args or extra_kwargs:
+        warnings.warn("explain(f, *args) is the old form: call explain(f)(*args)", FutureWarning, stacklevel=2)
+        return _explain(f, extra_args, extra_kwargs)
+    return lambda *args, **kwargs: _explain(f, args, kwargs)
