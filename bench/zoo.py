@@ -183,7 +183,8 @@ def page(rows):
             if row.get(step) != "ok":
                 why = row.get(step) or row.get("crashed") or "did not get so far"
                 failures.setdefault((title, reason_of(why)), []).append(name)
-    lines += ["", "## What is not right, by reason", "", "| step | reason | models |", "|---|---|---|"]
+    lines += ["", "## What is not right, by reason", ""]
+    lines += ["| step | reason | models |", "|---|---|---|"] if failures else ["Nothing."]
     for (title, why), names in sorted(failures.items(), key=lambda item: -len(item[1])):
         lines.append(f"| {title} | {why.replace('|', '/').replace('`', '')} | {', '.join(sorted(names))} |")
     opaque = {}

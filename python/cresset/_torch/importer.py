@@ -74,6 +74,16 @@ def has_row(target: Any) -> bool:
     return known
 
 
+def check(node: fx.Node) -> None:
+    """Raises Unsupported when no row can carry it out."""
+    if node.target is operator.getitem:
+        return
+    if not has_row(node.target):
+        raise Unsupported(f"{target_name(node.target)} has no row")
+    if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+        raise Unsupported(f"{target_name(node.target)} writes to an argument")
+
+
 class Importer:
     """Writes nodes of one graph module. `inputs` are nodes (placeholders, or values from before a part begins)."""
 
@@ -246,15 +256,6 @@ class Importer:
             return [{"as_tensors": [entry["as_tensor"] for entry in entries]}]
         return entries
 
-    def check(self, node: fx.Node) -> None:
-        """Raises Unsupported when a row cannot carry it out."""
-        if node.target is operator.getitem:
-            return
-        if not has_row(node.target):
-            raise Unsupported(f"{target_name(node.target)} has no row")
-        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
-            raise Unsupported(f"{target_name(node.target)} writes to an argument")
-
     def call(self, node: fx.Node) -> None:
         """Raises Unsupported; then nothing was written."""
         target, value = node.target, node.meta.get("val")
@@ -315,7 +316,7 @@ def from_fx(gm: fx.GraphModule, example_inputs: Iterable[Any] | None = None) -> 
                 node.meta.setdefault("val", value)
                 held.append(importer.declare(node.name, value))
             elif node.op == "call_function":
-                importer.check(node)
+                check(node)
                 importer.call(node)
             elif node.op == "output":
                 outputs = torch.utils._pytree.tree_leaves(node.args[0])

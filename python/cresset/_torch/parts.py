@@ -14,7 +14,7 @@ from torch import fx
 
 from cresset import _C
 from cresset._torch import crossing
-from cresset._torch.importer import DTYPES, Importer, Unsupported, attribute, target_name
+from cresset._torch.importer import DTYPES, Importer, Unsupported, attribute, check, target_name
 
 _OURS = {theirs: ours for ours, theirs in crossing.dtypes().items()}
 
@@ -155,6 +155,7 @@ class Plan:
         self.given = given
         self.output = next(n for n in gm.graph.nodes if n.op == "output")
         self.constants: dict[fx.Node, Any] = {}
+        self.crossing: dict[fx.Node, bool] = {}
         self.steps = self._cut()
         self.call = self._direct() or self._written()
 
@@ -164,11 +165,14 @@ class Plan:
         if node.target is operator.getitem and isinstance(node.args[0], fx.Node):
             return "" if node.args[0] in host else None
         try:
-            Importer().check(node)
+            check(node)
         except Unsupported as error:
             return str(error)
         for used in (node, *node.all_input_nodes):
-            if "val" not in used.meta or not _is_plain(used.meta["val"]):
+            crosses = self.crossing.get(used)
+            if crosses is None:
+                crosses = self.crossing[used] = "val" in used.meta and _is_plain(used.meta["val"])
+            if not crosses:
                 return f"{target_name(node.target)}: a value that cannot cross"
         return None
 
