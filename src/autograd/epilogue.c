@@ -238,7 +238,15 @@ static cr_status copy_back(const cr_aot *a, const cr_arg *inputs, const cr_arg *
     for (size_t i = 0; i < a->updates.n; i++) {
         cr_tensor *t = cr__aot_source(a, inputs, a->updates.at[i].source), *same;
         cr_arg args[] = { cr_arg_tensor(t), forward[i] };
-        CR_TRY(call_1("aten::copy_", args, 2, !a->updates.at[i].hidden, &same));
+        cr_tensor *plain = NULL;
+        if (!a->updates.at[i].bumps) { /* written by x.data alone, which nobody counts */
+            CR_TRY(cr_tensor_on(t->storage, &t->meta, NULL, t->env, &plain));
+            plain->meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
+            args[0] = cr_arg_tensor(plain);
+        }
+        cr_status status = call_1("aten::copy_", args, 2, !a->updates.at[i].hidden, &same);
+        cr_tensor_release(plain);
+        CR_TRY(status);
         cr_tensor_release(same);
         for (uint16_t k = 1; k < a->updates.at[i].bumps; k++) cr_tensor_bump(t);
     }

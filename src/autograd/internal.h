@@ -123,6 +123,12 @@ CR_NODISCARD cr_status cr__node_of_root(cr_tensor *v, cr_grad_node *written, cr_
 /* May the view be written to, or be asked for its history after its root was (since)? CR_ERUNTIME: not as it was made.
  */
 CR_NODISCARD cr_status cr__check_view(const char *op, const cr_tensor *v, bool since);
+/* What else eager code says of writes, for programs that are compiled: to a leaf or a view of one, and of sizes. */
+CR_NODISCARD cr_status cr__refuse_leaf(const cr_op *op, bool view);
+CR_NODISCARD cr_status cr__refuse_resize(const cr_op *op);
+bool cr__is_set(const cr_op *op);
+/* The same of what is known of a view, CR_VIEW_*. */
+CR_NODISCARD cr_status cr__refuse_view(const char *op, uint8_t view, bool since);
 void cr__autograd_free(cr_tensor *t);
 /* Frees what `t` carried. */
 void cr__autograd_dismiss(cr_tensor *t, cr__autograd *a);

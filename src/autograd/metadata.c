@@ -6,9 +6,10 @@
  * were recorded, into the epilogue's graph. */
 #include "autograd/aot.h"
 
-#include "autograd/autograd.h"
+#include "autograd/internal.h"
 #include "autograd/path.h"
 #include "graph/writes.h"
+#include "ops/formula.h"
 
 typedef struct finder {
     const cr_recorded *r;
@@ -70,13 +71,97 @@ static uint32_t root_of(const finder *f, uint32_t v) {
 
 static bool is_detach(const cr_node *node) { return !strcmp(node->op->base->name, "aten::detach"); }
 
+/* ---- what may be written ---- */
+
+/* What eager code would know of each value when its node has run. */
+typedef struct history {
+    bool *required; /* gradients */
+    uint8_t *view;  /* CR_VIEW_* */
+    bool *family;   /* of a root: it or a view of it requires gradients */
+} history;
+
+/* What the tape calls its root: nothing beyond detach(). */
+static uint32_t tape_root(const finder *f, uint32_t v) {
+    while (f->from[v] != v && !is_detach(maker(f, v))) v = f->from[v];
+    return v;
+}
+
+static bool any_required(const finder *f, const history *h, const cr_arg *args, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (args[i].kind == CR_ARG_LIST && any_required(f, h, args[i].u.list, args[i].n)) return true;
+        if (is_tensor(f, &args[i]) && h->required[args[i].u.i]) return true;
+    }
+    return false;
+}
+
+/* A view that eager code refuses to write to while gradients are recorded: one of several, or made without them. A view
+ * requires grad when its root does, however it was made: one that was made without of a leaf that is itself a view, of
+ * what requires none, is written as if it were detached. */
+static cr_status check_inplace(const finder *f, const history *h, const cr_node *node) {
+    bool memory = node->op->base->tags & CR_TAG_METADATA;
+    if ((node->op->variant != CR_INPLACE && !memory) || node->origin.no_grad || !is_tensor(f, &node->args[0]))
+        return CR_OK;
+    uint32_t v = (uint32_t)node->args[0].u.i, root = tape_root(f, v);
+    cr_tensor *input = f->input_of[root] >= 0 ? f->r->inputs[f->input_of[root]] : NULL;
+    bool leaf = input && cr_autograd_is_leaf(input);
+    bool apart = input && input->base && !cr_tensor_requires_grad(input->base);
+    bool needs = any_required(f, h, node->args, node->nargs) || (h->view[v] && h->family[root] && !apart);
+    if (needs) CR_TRY(cr__refuse_view(node->op->schema.name, h->view[v], false));
+    if (needs && memory && !cr__is_set(node->op)) return cr__refuse_resize(node->op);
+    return h->required[v] && leaf ? cr__refuse_leaf(node->op, root != v) : CR_OK;
+}
+
+static cr_status see_result(const finder *f, history *h, const cr_node *node, uint32_t v, bool needs) {
+    const cr_value *value = cr_graph_value(f->g, v);
+    bool view = f->from[v] != v, list = node->op->schema.nreturns && node->op->schema.returns[0].list, flows = false;
+    if (!value->meta || (view && is_detach(node))) return CR_OK;
+    if (cr__is_differentiable(value->meta)) CR_TRY(cr_grad_flows(node->op->base, value->ret, value->meta, &flows));
+    h->required[v] = needs && flows && !node->origin.no_grad;
+    if (view) h->view[v] = h->view[f->from[v]];
+    if (view && node->op->variant == CR_FUNCTIONAL)
+        h->view[v] |= (uint8_t)((node->origin.no_grad ? CR_VIEW_NO_GRAD : 0) | (list ? CR_VIEW_ONE_OF_MANY : 0));
+    else if (view) h->required[v] |= h->required[f->from[v]]; /* written without: it is what it was */
+    h->family[tape_root(f, v)] |= h->required[v];
+    return CR_OK;
+}
+
+static cr_status check_views(const finder *f, cr_arena *arena) {
+    size_t n = cr_graph_value_count(f->g) + 1u;
+    history h = { cr_arena_calloc(arena, n, sizeof *h.required), cr_arena_calloc(arena, n, sizeof *h.view),
+                  cr_arena_calloc(arena, n, sizeof *h.family) };
+    if (!h.required || !h.view || !h.family) return CR_ENOMEM;
+    for (uint32_t id = cr_graph_first(f->g); id != CR_NO_NODE; id = cr_graph_next(f->g, id)) {
+        const cr_node *node = cr_graph_node(f->g, id);
+        if (node->kind == CR_NODE_PLACEHOLDER) {
+            const cr_tensor *t = f->r->inputs[f->input_of[node->first]];
+            h.required[node->first] = h.family[node->first] = t && cr_tensor_requires_grad(t);
+        }
+        if (node->kind != CR_NODE_CALL) continue;
+        CR_TRY(check_inplace(f, &h, node));
+        bool needs = any_required(f, &h, node->args, node->nargs);
+        for (uint32_t v = node->first; v < node->first + node->nvalues; v++)
+            CR_TRY(see_result(f, &h, node, v, needs));
+    }
+    return CR_OK;
+}
+
 /* ---- writes ---- */
 
 /* Is no history to see what is written to `v`? */
 static bool is_hidden(const finder *f, const cr_node *by, uint32_t v) {
     bool hidden = by->origin.no_grad;
-    for (; f->from[v] != v && !hidden; v = f->from[v]) hidden = is_detach(maker(f, v));
+    for (; f->from[v] != v && !hidden; v = f->from[v]) {
+        const cr_node *node = maker(f, v);
+        hidden = is_detach(node) || (node->op->variant == CR_FUNCTIONAL && node->origin.no_grad);
+    }
     return hidden;
+}
+
+/* Does a write to `v` count as one of its root? */
+static bool is_counted(const finder *f, uint32_t v) {
+    for (; f->from[v] != v; v = f->from[v])
+        if (maker(f, v)->origin.data) return false;
+    return true;
 }
 
 /* Is it the root itself after writes, not a view of it? */
@@ -106,7 +191,7 @@ static cr_status note_write(finder *f, const cr_write *w) {
         if (!(in->writes & CR_WRITE_DATA)) in->hidden = true;
         in->writes |= CR_WRITE_DATA;
         in->hidden &= is_hidden(f, node, w->value) || tensor_root(t) != tensor_root(x);
-        in->bumps++;
+        in->bumps += is_counted(f, w->value);
     }
     if (!(w->kinds & CR_WRITE_META) || !is_itself(f, w->value)) return CR_OK;
     f->m->inputs[at].writes |= CR_WRITE_META;
@@ -352,7 +437,7 @@ static cr_status build_epilogue(finder *f) {
 static cr_status count_root_writes(finder *f) {
     if (!(f->m->bumps = cr_calloc(f->m->roots.n + 1, sizeof *f->m->bumps))) return CR_ENOMEM;
     for (size_t i = 0; i < f->writes.all.n; i++) {
-        if (!(f->writes.all.at[i].kinds & CR_WRITE_DATA)) continue;
+        if (!(f->writes.all.at[i].kinds & CR_WRITE_DATA) || !is_counted(f, f->writes.all.at[i].value)) continue;
         uint32_t root = root_of(f, f->writes.all.at[i].value);
         for (size_t k = 0; k < f->m->roots.n; k++) f->m->bumps[k] += f->m->roots.at[k] == root;
     }
@@ -375,6 +460,7 @@ static cr_status find(finder *f, cr_arena *arena) {
     if (!m->inputs || !m->outputs || !f->from || !f->input_of || !f->map || !f->needed) return CR_ENOMEM;
     find_chains(f);
     CR_TRY(cr_writes_find(f->g, CR_SHARING_KNOWN, &f->writes));
+    if (!f->r->no_grad && f->writes.all.n) CR_TRY(check_views(f, arena));
     CR_TRY(find_inputs(f));
     CR_TRY(find_outputs(f));
     CR_TRY(build_epilogue(f));

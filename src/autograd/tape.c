@@ -18,35 +18,36 @@ static cr_status call_named(const char *name, const cr_arg *args, size_t n, cr_t
 
 /* ---- what may be written ---- */
 
+cr_status cr__refuse_leaf(const cr_op *op, bool view) {
+    return CR_FAIL(CR_ERUNTIME,
+                   "%s: a %sleaf Variable that requires grad is being used in an in-place operation; write inside of "
+                   "no_grad()",
+                   op->schema.name, view ? "view of a " : "");
+}
+
+cr_status cr__refuse_resize(const cr_op *op) {
+    return CR_FAIL(CR_ERUNTIME, "%s: cannot resize variables that require grad; use reshape() or indexing",
+                   op->schema.name);
+}
+
 static cr_status check_write(const cr_op *op, cr_tensor *t) {
     if (t->base) CR_TRY(cr__check_view(op->schema.name, t, false));
     if (!cr_tensor_requires_grad(t)) return CR_OK;
-    if (t->base && cr_autograd_is_leaf(t->base))
-        return CR_FAIL(CR_ERUNTIME,
-                       "%s: a view of a leaf Variable that requires grad is being used in an in-place operation; "
-                       "write inside of no_grad()",
-                       op->schema.name);
-    if (cr_autograd_is_leaf(t))
-        return CR_FAIL(CR_ERUNTIME,
-                       "%s: a leaf Variable that requires grad is being used in an in-place operation; write "
-                       "inside of no_grad()",
-                       op->schema.name);
-    return CR_OK;
+    bool view = t->base && cr_autograd_is_leaf(t->base);
+    return view || cr_autograd_is_leaf(t) ? cr__refuse_leaf(op, view) : CR_OK;
 }
 
 /* set_ gives a tensor other memory; resize_, the other op of its tag, has no place among gradients. */
-static bool is_set(const cr_op *op) {
+bool cr__is_set(const cr_op *op) {
     return (op->base->tags & CR_TAG_METADATA) && op->schema.nparams > 1 && op->schema.params[1].type == CR_T_TENSOR;
 }
 
 static cr_status check_writes(const cr_op *op, const cr_arg *args) {
     for (uint16_t i = 0; i < op->schema.nparams; i++) {
         if (!op->schema.params[i].writes) continue;
-        bool self = !i && (op->variant == CR_INPLACE || is_set(op)) && args[0].kind == CR_ARG_TENSOR;
+        bool self = !i && (op->variant == CR_INPLACE || cr__is_set(op)) && args[0].kind == CR_ARG_TENSOR;
         if (self) CR_TRY(check_write(op, args[0].u.t));
-        else if (op->base->tags & CR_TAG_METADATA)
-            return CR_FAIL(CR_ERUNTIME, "%s: cannot resize variables that require grad; use reshape() or indexing",
-                           op->schema.name);
+        else if (op->base->tags & CR_TAG_METADATA) return cr__refuse_resize(op);
         else if (cr_arg_requires_grad(&args[i]))
             return CR_FAIL(CR_ENOTIMPL, "%s writes to '%s', which requires grad: there is no derivative for that",
                            op->schema.name, op->schema.params[i].name);
@@ -228,7 +229,7 @@ static cr_status tape_call(const cr_op *op, const cr_arg *args, cr_arg *results)
     if (!detach) __atomic_store_n(&detach, cr_op_find("aten::detach"), __ATOMIC_RELAXED);
     if (op->variant == CR_INPLACE && op->base == detach) return detach_self(op, args, results);
     CR_TRY(check_writes(op, args));
-    if (is_set(op)) return call_set(op, args, results);
+    if (cr__is_set(op)) return call_set(op, args, results);
     bool direct, custom = op->tags & CR_TAG_CUSTOM;
     if (custom) {
         bool done;

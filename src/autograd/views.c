@@ -8,16 +8,20 @@
 #include "autograd/internal.h"
 
 cr_status cr__check_view(const char *op, const cr_tensor *v, bool since) {
+    return v->base ? cr__refuse_view(op, v->view, since) : CR_OK;
+}
+
+cr_status cr__refuse_view(const char *op, uint8_t view, bool since) {
     const char *how = since ? "its base or another view of its base has been" : "is being";
-    const char *mode = v->view & CR_VIEW_INFERENCE ? "inference" : v->view & CR_VIEW_NO_GRAD ? "no_grad" : NULL;
-    if (!v->base || !v->view) return CR_OK;
+    const char *mode = view & CR_VIEW_INFERENCE ? "inference" : view & CR_VIEW_NO_GRAD ? "no_grad" : NULL;
+    if (!view) return CR_OK;
     if (!op) op = "gradient of a view";
     if (mode)
         return CR_FAIL(CR_ERUNTIME,
                        "%s: a view was created in %s mode and %s modified inplace with grad mode enabled, which is "
                        "ambiguous: make view and write both inside of %s(), or both outside",
                        op, mode, how, *mode == 'i' ? "inference_mode" : "no_grad");
-    if (v->view & CR_VIEW_OF_FUNCTION)
+    if (view & CR_VIEW_OF_FUNCTION)
         return CR_FAIL(CR_ERUNTIME,
                        "%s: the tensor is a view and %s modified inplace; it was created inside a custom Function (or "
                        "because an input was returned as-is), whose backward the write would pass over: clone() the "

@@ -195,9 +195,10 @@ cr_status cr_graph_rename(cr_graph *g, uint32_t value, const char *name) {
 void cr_graph_insert_before(cr_graph *g, uint32_t node) { g->insert = node; }
 
 cr_status cr_graph_set_origin(cr_graph *g, const cr_origin *origin) {
-    const cr_origin none = { NULL, NULL, NULL, false };
+    const cr_origin none = { .no_grad = false };
     if (!origin) origin = &none;
     g->origin.no_grad = origin->no_grad;
+    g->origin.data = origin->data;
     const char *const from[] = { origin->stack_trace, origin->module_stack, origin->source_fn };
     const char **const to[] = { &g->origin.stack_trace, &g->origin.module_stack, &g->origin.source_fn };
     for (size_t i = 0; i < CR_COUNT(from); i++) {

@@ -39,7 +39,11 @@ typedef struct cr_value {
 
 /* Where a node came from; NULL when unknown. Kept by passes. no_grad: it was recorded while grad mode was off (programs
  * that are exported have regions instead). */
-typedef struct cr_origin { const char *stack_trace, *module_stack, *source_fn; bool no_grad; } cr_origin;
+typedef struct cr_origin {
+    const char *stack_trace, *module_stack, *source_fn;
+    bool no_grad;
+    bool data; /* it is x.data: what is written to its result counts as no write of x */
+} cr_origin;
 
 /* What an archive says of a node beyond what the IR needs, so that writing it gives the same again. It belongs to that
  * node alone: copies of the graph have it, nodes that a pass makes have none. */

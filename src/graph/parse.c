@@ -108,7 +108,7 @@ static cr_status read_call_args(graph_parser *p, const cr_op *op, cr_binding *bi
 }
 
 static cr_status read_origin(graph_parser *p, cr_origin *origin) {
-    *origin = (cr_origin){ NULL, NULL, NULL, false };
+    *origin = (cr_origin){ .no_grad = false };
     for (;;) {
         char *text;
         size_t n;

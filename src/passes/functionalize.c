@@ -274,7 +274,7 @@ static cr_status assign(cr_rewriter *w, functions *f, uint32_t v, cr_arg content
         cr_arg up = contents;
         if (m->parent != CR_NO_VALUE && m->node) {
             CR_TRY(put_back(w, f, m, contents, &up));
-            hidden |= cr_op_is(m->op, "aten::detach");
+            hidden |= cr_op_is(m->op, "aten::detach") || m->node->origin.no_grad;
         }
         /* a part of an input is read off it again: it lies there */
         bool again = m->parent != CR_NO_VALUE && m->node && cr_op_view(m->op) == CR_VIEW_STRIDED;
@@ -341,7 +341,8 @@ static cr_status new_contents(cr_rewriter *w, functions *f, const cr_node *node,
     if (copy && !f->replay && !f->options->histories) return copied(w, f, node, args, out);
     bool onto_itself = copy && args[0].kind == args[1].kind && args[0].u.i == args[1].u.i;
     if (onto_itself) return *out = args[0], CR_OK;
-    if (cr_op_facts(op)->fill) {
+    /* what is differentiated owes its old contents nothing, but knows that: zeros flow back, and it requires grad */
+    if (cr_op_facts(op)->fill && !f->options->histories) {
         int from = cr_op_facts(op)->fill - CR_FILL_FROM;
         cr_arg value = from < 0 ? cr_arg_int(cr_op_facts(op)->fill == CR_FILL_ONES) : args[from];
         if (cr_arg_is_number(&value))

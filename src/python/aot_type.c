@@ -215,10 +215,12 @@ static PyObject *record(recording *r, PyObject *fn, PyObject *inputs, PyObject *
     cr_env_release(env);
     if (add_inputs(r, inputs, names, fixed, dynamic)) return NULL;
     cr_ambient *ambient = cr_ambient_get();
-    bool grad = ambient->grad;
+    bool grad = ambient->grad, ahead = ambient->ahead;
+    ambient->ahead = true;
     cr_trace_begin(r->trace, true);
     results = PyObject_CallOneArg(fn, r->fakes_list);
     cr_trace_end(r->trace);
+    ambient->ahead = ahead;
     ambient->grad = grad;
     return results;
 }

@@ -96,7 +96,12 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *closure) {
                      value ? Py_TYPE(value)->tp_name : "deleted");
         return -1;
     }
-    cr_status status = cr_autograd_require(cr_py_tensor_of(self), value == Py_True);
+    cr_tensor *t = cr_py_tensor_of(self);
+    if (cr_ambient_get()->ahead && cr_tensor_is_fake(t) && cr_tensor_requires_grad(t) != (value == Py_True))
+        return cr_py_fail(CR_FAIL(CR_EUNSUPPORTED, "requires_grad of a tensor cannot be changed inside of a compiled "
+                                                   "function, whose gradients are settled when it is compiled; set it "
+                                                   "before the call, or detach()"));
+    cr_status status = cr_autograd_require(t, value == Py_True);
     return status ? cr_py_fail(status) : 0;
 }
 
@@ -138,7 +143,9 @@ GETTER(get_data) {
     cr_arg arg = cr_arg_tensor(cr_py_tensor_of(self));
     cr_tensor *t = NULL, *plain = NULL;
     (void)closure;
+    cr_ambient_get()->data = true;
     cr_status status = cr_py_call_tensor(&detach, "aten::detach", &arg, 1, &t);
+    cr_ambient_get()->data = false;
     if (status) return cr_py_raise(status);
     if (cr_tensor_is_fake(t) || cr_ambient_get()->mode.recorder) return cr_py_wrap(t); /* a recorded call's result */
     status = cr_tensor_on(t->storage, &t->meta, NULL, t->env, &plain);

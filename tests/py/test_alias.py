@@ -14,7 +14,7 @@ import alias_cells  # noqa: E402
 
 CELLS = list(alias_cells.cells())
 MATRIX = alias_cells.MATRIX
-SAMPLES = [*(("matrix", door) for door in alias_cells.DOORS), *(("lists", door) for door in alias_cells.LISTS)]
+SAMPLES = [(part, door) for part in ("matrix", "lists") for door in alias_cells.DOORS]
 
 
 def test_the_matrix_is_whole():
@@ -41,6 +41,10 @@ def test_a_difference_is_seen():
 def test_sample(part, door):
     cells = CELLS[:MATRIX] if part == "matrix" else CELLS[MATRIX:]
     warnings.simplefilter("ignore")
-    chosen = random.Random(13).sample(cells, 400)
+    cells = [c for c in cells if alias_cells.serves(door, c)]
+    chosen = random.Random(13).sample(cells, 40 if door == "native" else 400)
     found = {alias_cells.name_of(cell): alias_cells.check(torch, cresset, cell, door) for cell in chosen}
-    assert not {name: text for name, text in found.items() if text}
+    told = {name: text for name, text in found.items() if text}
+    refused = [name for name, text in told.items() if text.startswith("refused: ")]
+    assert not {name: text for name, text in told.items() if name not in refused}
+    assert len(refused) <= (0 if part == "matrix" or door == "tape" else 0.3 * len(chosen))

@@ -369,6 +369,94 @@ def test_what_unused_calls_kept_may_be_written(seed):
     assert aot_programs.check(torch, cresset, seed, ["tape", "nop", "native"]) == []
 
 
+WRITES_THAT_EAGER_CODE_REFUSES = {
+    "one of unbind": lambda m, x: x.unbind(0)[0].mul_(2),
+    "one of split": lambda m, x: x.split(1)[1].add_(1),
+    "of an intermediate": lambda m, x: (x * 2).unbind(0)[0].mul_(2),
+    "a view made in no_grad": lambda m, x: without_grad(m, lambda: x[0]).mul_(2),
+    "a view of such a view": lambda m, x: without_grad(m, lambda: x[0])[1:].mul_(2),
+    "another tensor requires grad": lambda m, x: x.detach().clone().unbind(0)[0].mul_(x[0]),
+    "resize_": lambda m, x: x.resize_(2, 2),
+}
+WRITES_THAT_EAGER_CODE_MAKES = {
+    "one of split, in no_grad": lambda m, x: without_grad(m, lambda: x.split(1)[1].add_(1)),
+    "one of unbind of what requires none": lambda m, x: x.detach().unbind(0)[0].mul_(2),
+    "of a copy that requires none": lambda m, x: m.zeros_like(x).unbind(0)[0].add_(1),
+    "a view made and written in no_grad": lambda m, x: without_grad(m, lambda: x[0].mul_(2)),
+    "data": lambda m, x: x.data.mul_(2),
+    "data, then the tensor": lambda m, x: (x.data.mul_(2), x.mul_(3)),
+    "data of an intermediate": lambda m, x: (x * 2).data.mul_(2),
+    "zero_": lambda m, x: x.zero_(),
+}
+
+
+def without_grad(m, f):
+    with m.no_grad():
+        return f()
+
+
+def after(m, write, compiled):
+    """(class of the error, version, values, gradient of the leaf, of results that requires_grad)."""
+    leaf = m.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=m.float64).requires_grad_()
+    x = leaf * 1
+
+    def function(x):
+        write(m, x)
+        return x * 2, (x * 3).sum()
+    try:
+        results = (aot_function(function, compiled) if compiled else function)(x)
+    except Exception as error:
+        return type(error).__name__
+    shown = [t.requires_grad for t in results]
+    if shown[1]:
+        results[1].backward()
+    return x._version, [t.tolist() for t in (*results, x)], leaf.grad.tolist() if leaf.grad is not None else None, shown
+
+
+@pytest.mark.parametrize("compiled", ("nop", "native"))
+@pytest.mark.parametrize("name", [*WRITES_THAT_EAGER_CODE_REFUSES, *WRITES_THAT_EAGER_CODE_MAKES])
+def test_writes_are_refused_and_counted_as_by_eager_code(name, compiled):
+    write = {**WRITES_THAT_EAGER_CODE_REFUSES, **WRITES_THAT_EAGER_CODE_MAKES}[name]
+    wanted = after(torch, write, None)
+    assert (wanted == "RuntimeError") == (name in WRITES_THAT_EAGER_CODE_REFUSES)
+    assert after(cresset, write, compiled) == wanted
+
+
+def test_a_view_of_a_leaf_made_in_no_grad():
+    """It requires grad when the leaf's root does: a leaf that is a view of something else has none that does."""
+    def function(m, x):
+        without_grad(m, lambda: x[0]).mul_(2)
+        return x * 3
+    theirs, mine = (m.ones(4).reshape(2, 2).requires_grad_() for m in (torch, cresset))
+    function(torch, theirs).sum().backward()
+    aot_function(lambda x: function(cresset, x), "nop")(mine).sum().backward()
+    assert mine.tolist() == theirs.tolist() and mine.grad.tolist() == theirs.grad.tolist()
+    with pytest.raises(RuntimeError, match="created in no_grad mode"):
+        function(torch, torch.ones(2, 2, requires_grad=True))
+    with pytest.raises(RuntimeError, match="created in no_grad mode"):
+        aot_function(lambda x: function(cresset, x), "nop")(cresset.ones(2, 2, requires_grad=True))
+
+
+@pytest.mark.parametrize("change, said", [
+    (lambda x: x.requires_grad_(), "requires_grad of a tensor cannot be changed .* set it before the call"),
+    (lambda x: setattr(x, "requires_grad", True), "requires_grad of a tensor cannot be changed"),
+    (lambda x: cresset.zeros(2).requires_grad_(), "requires_grad of a tensor cannot be changed"),
+    (lambda x: x.retain_grad(), r"retain_grad\(\) inside of a compiled function.* on an input before the call"),
+])
+def test_what_tensors_keep_of_gradients_is_settled_outside(change, said):
+    def function(x):
+        change(x)
+        return x * 2
+    with pytest.raises(cresset.UnsupportedError, match=said):
+        aot_function(function, "nop")(cresset.ones(2))
+    x = cresset.ones(2, requires_grad=True)
+    assert aot_function(lambda x: x.requires_grad_() * 2, "nop")(x).requires_grad  # it does already
+    y = x * 1
+    y.retain_grad()
+    aot_function(lambda y: (y * 3).sum(), "nop")(y).backward()
+    assert y.grad.tolist() == [3.0, 3.0]
+
+
 def test_random_programs():
     """A sample of `./dev test --full aot`."""
     warnings.simplefilter("ignore")
