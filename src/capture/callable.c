@@ -365,7 +365,8 @@ static PyMethodDef functions[] = {
 
 int cr_callable_init(PyObject *module) {
     if (PyType_Ready(&callable_type) || PyType_Ready(&cr_token_type) || PyType_Ready(&cr_super_type) ||
-        PyType_Ready(&cr_callback_type) || cr_generators_init())
+        PyType_Ready(&cr_callback_type) ||
+        PyType_Ready(&cr_iterator_type) || cr_generators_init())
         return -1;
     if (!(cr_break_error = PyErr_NewException("cresset._C._Break", PyExc_Exception, NULL))) return -1;
     if (!(cr_raised_error = PyErr_NewException("cresset._C._Raised", PyExc_BaseException, NULL))) return -1;

@@ -77,6 +77,14 @@ static int add_parts(builder *b, cr_make_kind kind, PyObject *name, const uint32
     return add_row(b, row, at);
 }
 
+static bool is_unbounded_deque(PyObject *value) {
+    PyObject *limit = strcmp(Py_TYPE(value)->tp_name, "collections.deque") ? NULL
+                                                                          : PyObject_GetAttrString(value, "maxlen");
+    Py_XDECREF(limit);
+    PyErr_Clear();
+    return limit == Py_None;
+}
+
 /* A container of a class in C that is made of a list: OrderedDict of its items, a set. */
 static int make_by_call(builder *b, PyObject *value, uint32_t *at) {
     bool ordered = PyODict_CheckExact(value);
@@ -195,6 +203,7 @@ static int make_own(builder *b, PyObject *value, uint32_t *at) {
     if (PyDict_CheckExact(value)) return make_dict(b, value, at);
     if (PySlice_Check(value)) return make_container(b, CR_MAKE_SLICE, &((PySliceObject *)value)->start, 3, at);
     if (PyODict_CheckExact(value) || PyAnySet_CheckExact(value)) return make_by_call(b, value, at);
+    if (is_unbounded_deque(value)) return make_by_call(b, value, at);
     if (PyFunction_Check(value)) return make_function(b, value, at);
     if (PyCell_Check(value)) return make_cell(b, value, at);
     if (PyMethod_Check(value)) return make_method(b, value, at);

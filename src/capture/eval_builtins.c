@@ -113,8 +113,7 @@ static PyObject *interned(PyObject *name) {
     return name;
 }
 
-/* An attribute, found to the end. 1: *out; 0: there is none (AttributeError was raised); -1. */
-static int look_up(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *name, PyObject **out) {
+int cr_look_up(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *name, PyObject **out) {
     int r = cr_get_attribute(c, value, name, out);
     if (r == 2) return 0;
     if (r == 1) return 1;
@@ -130,7 +129,7 @@ static int call_getattr(cr_capture *c, cr_call_frame *f, const arguments *a, PyO
     PyObject *name = interned(a->at[1]);
     int r;
     if (a->n == 3) {
-        r = look_up(c, f, a->at[0], name, out);
+        r = cr_look_up(c, f, a->at[0], name, out);
         if (!r) *out = Py_NewRef(a->at[2]), r = 1;
     } else if ((r = cr_get_attribute(c, a->at[0], name, out)) == 2) {
         r = cr_missing(c, a->at[0], name);
@@ -142,7 +141,7 @@ static int call_getattr(cr_capture *c, cr_call_frame *f, const arguments *a, PyO
 static int call_hasattr(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
     if (a->n != 2 || !PyUnicode_CheckExact(a->at[1])) return cr_break(c, "hasattr() with such arguments");
     PyObject *name = interned(a->at[1]), *value = NULL;
-    int r = look_up(c, f, a->at[0], name, &value);
+    int r = cr_look_up(c, f, a->at[0], name, &value);
     Py_XDECREF(value);
     Py_DECREF(name);
     return r < 0 ? -1 : (*out = PyBool_FromLong(r), 1);
@@ -206,6 +205,12 @@ static int call_str(cr_capture *c, cr_call_frame *f, const arguments *a, PyObjec
     return (*out = cr_text(c, f, a->at[0], false)) ? 1 : -1;
 }
 
+static int call_method_type(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    if (a->n != 2 || a->at[1] == Py_None) return cr_break(c, "MethodType() with such arguments");
+    return (*out = PyMethod_New(a->at[0], a->at[1])) ? 1 : -1;
+}
+
 static int call_vars(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
     (void)f;
     PyObject *name = a->n == 1 && cr_is_token(a->at[0]) ? PyUnicode_InternFromString("__dict__") : NULL;
@@ -241,7 +246,10 @@ static int call_len(cr_capture *c, cr_call_frame *f, const arguments *a, PyObjec
     return call_protocol(c, f, a, "__len__", out, length);
 }
 static int call_iter(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
-    return call_protocol(c, f, a, "__iter__", out, PyObject_GetIter);
+    cr_call_frame *before = c->frame;
+    int r = call_protocol(c, f, a, "__iter__", out, PyObject_GetIter);
+    if (!r && c->frame != before) c->frame->gives = CR_GIVES_ITSELF;
+    return r;
 }
 
 /* Recorded ops carry the mode in which they were recorded: grad mode can be switched off for them, not on. */
@@ -309,18 +317,21 @@ static const struct { PyTypeObject *type; int on; } method_types[] = {
     { &PyBool_Type, CONSTANTS },     { &PyODict_Type, ANY },
 };
 
+static bool is_deque(const PyTypeObject *type) { return !strcmp(type->tp_name, "collections.deque"); }
 static bool is_of_itertools(const PyTypeObject *type) { return !strncmp(type->tp_name, "itertools.", 10); }
 
 static int on_methods_of(PyTypeObject *type) {
     for (size_t i = 0; i < CR_COUNT(method_types); i++)
         if (method_types[i].type == type) return method_types[i].on;
-    return -1;
+    return is_deque(type) ? ANY : -1;
 }
 
 /* By what rule a function in C may be called: ANY, CONSTANTS; SPECIAL: *written*; -1: not at all. */
 static int rule_of(PyObject *callable, const arguments *a, special *written) {
     if (callable == (PyObject *)&PyType_Type) return *written = call_type, SPECIAL;
     if (callable == (PyObject *)&PySuper_Type) return *written = cr_call_super, SPECIAL;
+    if (callable == (PyObject *)&PyMethod_Type) return *written = call_method_type, SPECIAL;
+    if (PyType_Check(callable) && is_deque((PyTypeObject *)callable)) return ANY;
     if (callable == (PyObject *)&PyBool_Type) return ANY;
     if (callable == (PyObject *)&PyUnicode_Type && a->n == 1 && !a->kwnames) return *written = call_str, SPECIAL;
     if (PyType_Check(callable) && is_of_itertools((PyTypeObject *)callable)) return ANY;
@@ -515,7 +526,8 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     for (Py_ssize_t k = 0; k < total; k++) {
         c->on_tensors |= cr_is_tensor_value(args[k]) ||
                          (!of_container && PyList_Check(args[k]) && !cr_is_constant(args[k]));
-        if (is_python(args[k]) && !calls_back(callable)) return refuse(c, callable, " with a Python function");
+        if (is_python(args[k]) && !of_container && !calls_back(callable))
+            return refuse(c, callable, " with a Python function");
         if (on == CONSTANTS && !cr_is_constant(args[k]))
             return refuse(c, callable, " on something that is no constant");
     }

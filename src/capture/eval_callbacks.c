@@ -1,9 +1,12 @@
-/* eval_callbacks.c: functions of the program that C code calls: the key of sorted(), the function of map().
+/* eval_callbacks.c: what C code calls of the program's: the key of sorted(), the function of map(), __next__ of an
+ * object that it goes through; and functools.partial, which calls in its turn.
  *
  * C code gets an object in their place; calling that evaluates the function. It lives no longer than the capture. */
 #include "capture/evaluate.h"
 
 #include "python/py.h"
+
+#include <string.h>
 
 typedef struct callback { PyObject_HEAD cr_capture *capture; PyObject *function; } callback;
 
@@ -41,4 +44,90 @@ PyObject *cr_callback_new(cr_capture *c, PyObject *function) {
     b->capture = c;
     b->function = Py_NewRef(function);
     return (PyObject *)b;
+}
+
+/* ---- iterators in Python ---- */
+
+typedef struct iterator { PyObject_HEAD cr_capture *capture; PyObject *object; } iterator;
+
+static void iterator_dealloc(PyObject *self) {
+    Py_XDECREF(((iterator *)self)->object);
+    PyObject_Free(self);
+}
+
+static PyObject *iterator_next(PyObject *self) {
+    iterator *it = (iterator *)self;
+    cr_capture *c = it->capture;
+    PyObject *item = NULL;
+    int r = cr_call_special_now(c, c->frame, it->object, "__next__", NULL, 0, &item);
+    if (!r) return item;
+    if (r < 0 && cr_catch(c, PyExc_StopIteration)) return NULL;
+    if (!PyErr_Occurred()) PyErr_Format(cr_break_error, "%U", c->reason ? c->reason : Py_None);
+    return NULL;
+}
+
+PyTypeObject cr_iterator_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._Iterator",
+    .tp_basicsize = sizeof(iterator),
+    .tp_dealloc = iterator_dealloc,
+    .tp_iter = PyObject_SelfIter,
+    .tp_iternext = iterator_next,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+PyObject *cr_iterator_new(cr_capture *c, PyObject *object) {
+    iterator *it = PyObject_New(iterator, &cr_iterator_type);
+    if (!it) return NULL;
+    it->capture = c;
+    it->object = Py_NewRef(object);
+    return (PyObject *)it;
+}
+
+/* ---- functools.partial: made here it is one that holds values ---- */
+
+enum { FUNCTION = sizeof(PyObject), ARGUMENTS = FUNCTION + sizeof(void *), KEYWORDS = ARGUMENTS + sizeof(void *) };
+
+bool cr_is_partial_type(const PyTypeObject *type) { return !strcmp(type->tp_name, "functools.partial"); }
+
+int cr_make_partial(cr_call_frame *f, PyTypeObject *type, const cr_arguments *a) {
+    PyObject *made = PyObject_Vectorcall((PyObject *)type, a->at, (size_t)a->n, a->kwnames);
+    return made ? cr_push(f, made), 0 : -1;
+}
+
+/* Its part, as a value. New reference. */
+static PyObject *part_of(cr_capture *c, PyObject *partial, int offset) {
+    if (!cr_is_token(partial)) return Py_NewRef(cr_read_now(CR_READ_FIELD, partial, NULL, offset));
+    PyObject *value = cr_wrap_read(c, CR_READ_FIELD, cr_source_of(partial), cr_real(partial), NULL, offset);
+    if (value && offset == KEYWORDS) Py_SETREF(value, cr_operand(c, value));
+    return value;
+}
+
+int cr_call_partial(cr_capture *c, cr_call_frame *f, PyObject *partial, const cr_arguments *a) {
+    PyObject *function = part_of(c, partial, FUNCTION), *args = function ? part_of(c, partial, ARGUMENTS) : NULL;
+    PyObject *kwargs = args ? part_of(c, partial, KEYWORDS) : NULL, *all = NULL, *key, *names = NULL;
+    PyObject **values = NULL, *value;
+    int r = -1;
+    if (!kwargs || !PyTuple_CheckExact(args) || !PyDict_CheckExact(kwargs) || !(all = PyDict_Copy(kwargs))) goto out;
+    for (Py_ssize_t k = 0; a->kwnames && k < PyTuple_GET_SIZE(a->kwnames); k++)
+        if (PyDict_SetItem(all, PyTuple_GET_ITEM(a->kwnames, k), a->at[a->n + k])) goto out;
+    Py_ssize_t n = PyTuple_GET_SIZE(args), nkw = PyDict_GET_SIZE(all), k = 0;
+    names = nkw ? PyTuple_New(nkw) : NULL;
+    values = PyMem_Malloc((size_t)(n + a->n + nkw + 1) * sizeof *values);
+    if (!values || (nkw && !names)) goto out;
+    for (Py_ssize_t i = 0; i < n; i++) values[k++] = PyTuple_GET_ITEM(args, i);
+    for (Py_ssize_t i = 0; i < a->n; i++) values[k++] = a->at[i];
+    for (Py_ssize_t p = 0, i = 0; PyDict_Next(all, &p, &key, &value); i++) {
+        PyTuple_SET_ITEM(names, i, Py_NewRef(key));
+        values[k++] = value;
+    }
+    r = cr_call_value(c, f, function, values, n + a->n, names);
+out:
+    if (r < 0 && !PyErr_Occurred() && !c->reason) cr_break(c, "a functools.partial is called that was changed");
+    PyMem_Free(values);
+    Py_XDECREF(names);
+    Py_XDECREF(all);
+    Py_XDECREF(function);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    return r;
 }

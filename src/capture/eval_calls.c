@@ -234,6 +234,8 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
         Py_XDECREF(inner);
         return r;
     }
+    if (cr_is_partial_type(Py_TYPE(real)))
+        return cr_call_partial(c, f, token, &(cr_arguments){ args, nargs, kwnames });
     if (PyType_Check(real)) return cr_construct(c, f, token, args, nargs, kwnames);
     int r = call_special(c, f, token, "__call__", args, nargs, kwnames);
     return r > 0 ? cr_break(c, "an object of class %s is called", Py_TYPE(real)->tp_name) : r;
@@ -256,6 +258,8 @@ int cr_call_value(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject 
         bool suspends = flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
         if (!c->plain || !suspends) return cr_push_call(c, callable, args, nargs, kwnames);
     }
+    if (!c->plain && cr_is_partial_type(Py_TYPE(callable)))
+        return cr_call_partial(c, f, callable, &(cr_arguments){ args, nargs, kwnames });
     return c->plain ? call_plainly(c, f, callable, args, nargs, kwnames)
                     : cr_call_builtin(c, f, callable, args, nargs, kwnames);
 }

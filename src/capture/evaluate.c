@@ -165,11 +165,24 @@ static bool is_length(PyObject *o) {
     return !overflow && value >= 0 && value < 1 << 30;
 }
 
+/* What __iter__() returns: an iterator in C, or an object whose __next__ is in Python; iter() gives that itself. */
+static int give_iterator(cr_capture *c, cr_call_frame *f) {
+    PyObject *value = cr_peek(f, 1), *next = NULL;
+    if (!cr_is_token(value) && PyIter_Check(value)) return 0;
+    int has = cr_is_token(value) ? cr_class_special(c, value, "__next__", &next) : 0;
+    Py_XDECREF(next);
+    if (has < 1) return has < 0 ? -1 : cr_break(c, "__iter__() gives an object that is not captured");
+    if (f->gives == CR_GIVES_ITSELF) return 0;
+    PyObject *iterator = cr_iterator_new(c, value);
+    if (!iterator) return -1;
+    Py_DECREF(cr_pop(f));
+    return cr_push(f, iterator), 0;
+}
+
 HANDLER(RETURN_VALUE) {
     UNUSED;
     if (f->gives == CR_GIVES_LENGTH && !is_length(cr_peek(f, 1))) return cr_break(c, "__len__() gives no small number");
-    if (f->gives == CR_GIVES_ITERATOR && (cr_is_token(cr_peek(f, 1)) || !PyIter_Check(cr_peek(f, 1))))
-        return cr_break(c, "__iter__() gives an object that is not captured");
+    if ((f->gives == CR_GIVES_ITERATOR || f->gives == CR_GIVES_ITSELF) && give_iterator(c, f)) return -1;
     if (f->gives == CR_GIVES_NONE && cr_peek(f, 1) != Py_None) return cr_break(c, "__init__() returns something");
     PyObject *result = cr_pop(f), *instead = f->instead;
     cr_call_frame *back = f->back;
@@ -386,6 +399,59 @@ HANDLER(DELETE_GLOBAL) {
     if (set == CR_DELETED || (!set && !there)) return cr_break(c, "a variable without a value is deleted");
     if (there && cr_source(&c->guards, CR_READ_KEY, source, name, 0) < 0) return -1; /* it must be there */
     return cr_add_store(c, CR_READ_KEY, f->globals, source, name, CR_DELETED);
+}
+
+/* ---- import: of modules that are there already ---- */
+
+static PyObject *module_named(cr_capture *c, PyObject *name) {
+    int32_t source = cr_source(&c->guards, CR_READ_MODULE, 0, name, 0);
+    PyObject *real = source < 0 ? NULL : cr_read_now(CR_READ_MODULE, NULL, name, 0);
+    if (source >= 0 && (!real || !PyModule_CheckExact(real)))
+        return cr_break(c, "the module '%U' is imported for the first time", name), NULL;
+    return real ? cr_wrap(c, real, source) : NULL;
+}
+
+/* Is __import__ the one of CPython? Guarded. */
+static bool imports_plainly(cr_capture *c, const cr_call_frame *f) {
+    PyObject *name = PyUnicode_InternFromString("__import__");
+    int32_t builtins = cr_source(&c->guards, CR_READ_BUILTINS, f->owner, NULL, 0);
+    PyObject *value = name && builtins >= 0 ? cr_wrap_read(c, CR_READ_KEY, builtins, f->builtins, name, 0) : NULL;
+    bool plain = value && PyCFunction_CheckExact(value);
+    Py_XDECREF(value);
+    Py_XDECREF(name);
+    return plain;
+}
+
+/* Stack: level, names wanted of it. `import a.b` gives a; `from a.b import c` gives a.b. */
+HANDLER(IMPORT_NAME) {
+    PyObject *wanted = cr_pop(f), *level = cr_pop(f), *module = NULL;
+    PyObject *name = PyTuple_GET_ITEM(f->code->co_names, i->arg);
+    if (c->plain) {
+        long n = PyLong_AsLong(level);
+        module = PyImport_ImportModuleLevelObject(name, f->globals, NULL, wanted, (int)n);
+    } else if (PyLong_AsLong(level) != 0) {
+        cr_break(c, "a module of the same package is imported inside the function; import it at the top of the file");
+    } else if (imports_plainly(c, f)) {
+        module = module_named(c, name);
+        Py_ssize_t dot = PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1);
+        if (module && wanted == Py_None && dot > 0) {
+            PyObject *top = PyUnicode_Substring(name, 0, dot);
+            Py_SETREF(module, top ? module_named(c, top) : NULL);
+            Py_XDECREF(top);
+        }
+    } else if (!c->reason && !PyErr_Occurred()) {
+        cr_break(c, "__import__ is another function here");
+    }
+    Py_DECREF(wanted);
+    Py_DECREF(level);
+    return module ? cr_push(f, module), 0 : -1;
+}
+
+HANDLER(IMPORT_FROM) {
+    PyObject *name = PyTuple_GET_ITEM(f->code->co_names, i->arg), *value = NULL;
+    int found = cr_get_attribute(c, cr_peek(f, 1), name, &value);
+    if (found == 1) return cr_push(f, value), 0;
+    return found < 0 ? -1 : cr_break(c, "the module has no '%U' yet", name);
 }
 
 HANDLER(LOAD_ASSERTION_ERROR) {

@@ -60,7 +60,7 @@ typedef struct cr_arguments { PyObject *const *at; Py_ssize_t n; PyObject *kwnam
 
 /* What CPython checks of what a special method returns. */
 typedef enum cr_gives { CR_GIVES_ANYTHING, CR_GIVES_LENGTH, CR_GIVES_ITERATOR, CR_GIVES_CALLABLE,
-                        CR_GIVES_NONE } cr_gives;
+                        CR_GIVES_NONE, CR_GIVES_ITSELF } cr_gives;
 
 /* An inlined call: its own stack, on the heap. */
 typedef struct cr_call_frame {
@@ -184,7 +184,13 @@ PyObject *cr_call_now(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObj
 /* What C code calls in place of a function of the program's (eval_callbacks.c). New reference. */
 PyObject *cr_callback_new(cr_capture *c, PyObject *function);
 bool cr_may_be_called(PyObject *value);
-extern PyTypeObject cr_callback_type;
+extern PyTypeObject cr_callback_type, cr_iterator_type;
+PyObject *cr_iterator_new(cr_capture *c, PyObject *object); /* goes through an object by its __next__ in Python */
+bool cr_is_partial_type(const PyTypeObject *type);          /* functools.partial */
+int cr_make_partial(cr_call_frame *f, PyTypeObject *type, const cr_arguments *a);
+int cr_call_partial(cr_capture *c, cr_call_frame *f, PyObject *partial, const cr_arguments *a); /* as cr_call_value */
+/* An attribute, found to the end. 1: *out; 0: there is none; -1. */
+int cr_look_up(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *name, PyObject **out);
 
 /* ---- exceptions (eval_exceptions.c): values are tokens of their objects ---- */
 /* Makes an exception object a value. Takes it over. */

@@ -105,6 +105,7 @@ static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key,
     bool known;
     switch (read) {
     case CR_READ_TYPE: return (PyObject *)Py_TYPE(parent);
+    case CR_READ_MODULE: return cr_dict_peek(PyImport_GetModuleDict(), key, slot);
     case CR_READ_ATTRIBUTE: return cr_instance_peek(parent, key, slot, &known);
     case CR_READ_DICT: return index ? cr_instance_dict_made(parent) : cr_instance_dict(parent);
     case CR_READ_CLASS: return _PyType_Lookup((PyTypeObject *)parent, key);
@@ -367,6 +368,7 @@ static PyObject *source_text(const cr_guards *g, int32_t slot) {
     while (row->slot != slot || row->read == CR_READ_NONE) row++;
     if (row->read == CR_READ_ARGUMENT) return PyUnicode_FromFormat("argument %d", row->index);
     if (row->read == CR_READ_FUNCTION) return PyUnicode_FromString("the function");
+    if (row->read == CR_READ_MODULE) return PyUnicode_FromFormat("module %U", row->key);
     PyObject *parent = source_text(g, row->parent), *text = NULL;
     if (!parent) return NULL;
     switch ((cr_read)row->read) {

@@ -22,6 +22,7 @@ typedef enum cr_read {
     CR_READ_NONE,       /* nothing new: a further check of the slot */
     CR_READ_ARGUMENT,   /* root: argument `index` of the call */
     CR_READ_FUNCTION,   /* root: the compiled function */
+    CR_READ_MODULE,     /* root: the imported module named `key` */
     CR_READ_TYPE,       /* its class */
     CR_READ_ATTRIBUTE,  /* an instance's own attribute `key` */
     CR_READ_DICT,       /* an instance's __dict__; `index` 1: made where its attributes are kept without one */

@@ -535,15 +535,19 @@ PyObject *cr_wrap_read(cr_capture *c, cr_read read, int32_t parent, PyObject *pa
 
 /* Does the class leave to its class in C what its items are? */
 static bool has_plain_items(PyTypeObject *type, PyTypeObject *base) {
-    const PyMappingMethods *m = type->tp_as_mapping, *n = base->tp_as_mapping;
-    const PySequenceMethods *s = type->tp_as_sequence, *t = base->tp_as_sequence;
-    return type->tp_iter == base->tp_iter &&
-           (!m || !n || (m->mp_length == n->mp_length && m->mp_subscript == n->mp_subscript)) &&
-           (!t || !s || (s->sq_length == t->sq_length && s->sq_contains == t->sq_contains));
+    static const char *const texts[] = { "__iter__", "__len__", "__getitem__", "__contains__", "keys" };
+    static PyObject *names[CR_COUNT(texts)]; /* once */
+    for (size_t i = 0; i < CR_COUNT(texts); i++) {
+        if (!names[i] && !(names[i] = PyUnicode_InternFromString(texts[i]))) return PyErr_Clear(), false;
+        if (type != base && _PyType_Lookup(type, names[i]) != _PyType_Lookup(base, names[i])) return false;
+    }
+    return true;
 }
 
+/* Classes that a class statement makes free their objects by one function; those in C have their own. */
 PyTypeObject *cr_class_in_c(PyTypeObject *type) {
-    while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+    destructor in_python = ((PyTypeObject *)cr_break_error)->tp_dealloc;
+    while (type->tp_flags & Py_TPFLAGS_HEAPTYPE && type->tp_dealloc == in_python) type = type->tp_base;
     return type;
 }
 

@@ -198,7 +198,7 @@ def logs(a, log):
     return b * 2
 
 
-@program(2, 2)
+@program(1, 2)
 def imports(a, log):
     b = a + 1
     from math import pi
