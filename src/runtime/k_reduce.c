@@ -334,11 +334,11 @@ COMPLEX_NANSUM(nansum_c128, c128)
 #define WIDE_EXTREMES(cls, T, member) WIDE_EXTREME(max_##cls, T, member, >) WIDE_EXTREME(min_##cls, T, member, <)
 #define SMALL_EXTREME(name, T, better) LANES_BEST(name, T, better) EXTREME(name, T, i, better)
 #define SMALL_EXTREMES(cls, T) SMALL_EXTREME(max_##cls, T, >) SMALL_EXTREME(min_##cls, T, <)
-#define FLOAT_EXTREME(name, of, better)                                    \
-    static float name##_of(const float *x, int64_t n) { return of(x, n); } \
-    EXTREME(name, float, f[0], better) EXTREME_AT(name, float, f[0], better)
-FLOAT_EXTREME(max_f32, rt_largest_f32, >)
-FLOAT_EXTREME(min_f32, rt_smallest_f32, <)
+#define FLOAT_EXTREME(which, of, better)                                        \
+    static float which##_f32_of(const float *x, int64_t n) { return of(x, n); } \
+    EXTREME(which##_f32, float, f[0], better) EXTREME_AT(which##_f32, float, f[0], better)
+FLOAT_EXTREME(max, rt_largest_f32, >)
+FLOAT_EXTREME(min, rt_smallest_f32, <)
 WIDE_EXTREMES(f64, double, f[0])
 WIDE_EXTREMES(i64, int64_t, i)
 WIDE_EXTREMES(u64, uint64_t, u)
@@ -565,30 +565,33 @@ static const rt_reducer *choose(const rows *r, int compute) {
     return found && found->fold ? found : NULL;
 }
 
-static const rows sum_rows = {
-    .f32 = { sum_f32, add_f, take_f32, sum_columns_f32 }, .f64 = { sum_f64, add_f, take_f64, sum_columns_f64 },
-    .i64 = { sum_i64, add_u, take_u64, sum_columns_i64 },
-    .c64 = { sum_c64, add_c, take_c64, NULL }, .c128 = { sum_c128, add_c, take_c128, NULL } };
-static const rows mean_rows = {
-    .f32 = { sum_f32, add_f, mean_f32, sum_columns_f32 }, .f64 = { sum_f64, add_f, mean_f64, sum_columns_f64 },
-    .c64 = { sum_c64, add_c, mean_c64, NULL }, .c128 = { sum_c128, add_c, mean_c128, NULL } };
+static const rows sum_rows = { .f32 = { sum_f32, add_f, take_f32, sum_columns_f32, false },
+                               .f64 = { sum_f64, add_f, take_f64, sum_columns_f64, false },
+                               .i64 = { sum_i64, add_u, take_u64, sum_columns_i64, false },
+                               .c64 = { sum_c64, add_c, take_c64, NULL, false },
+                               .c128 = { sum_c128, add_c, take_c128, NULL, false } };
+static const rows mean_rows = { .f32 = { sum_f32, add_f, mean_f32, sum_columns_f32, false },
+                                .f64 = { sum_f64, add_f, mean_f64, sum_columns_f64, false },
+                                .c64 = { sum_c64, add_c, mean_c64, NULL, false },
+                                .c128 = { sum_c128, add_c, mean_c128, NULL, false } };
 static const rows prod_rows = { .f32 = { prod_f32, multiply_f32, product_f32, prod_f32_columns, true },
                                 .f64 = { prod_f64, multiply_f64, product_f64, prod_f64_columns, true },
                                 .i64 = { prod_i64, multiply_u, product_u64, prod_i64_columns, false },
                                 .c64 = { prod_c64, multiply_c, product_c64, NULL, true },
                                 .c128 = { prod_c128, multiply_c, product_c128, NULL, true } };
-static const rows nansum_rows = {
-    .f32 = { nansum_f32, add_f, take_f32, nansum_f32_columns },
-    .f64 = { nansum_f64, add_f, take_f64, nansum_f64_columns },
-    .i64 = { sum_i64, add_u, take_u64, sum_columns_i64 },
-    .c64 = { nansum_c64, add_c, take_c64, NULL }, .c128 = { nansum_c128, add_c, take_c128, NULL } };
-static const rows var_rows = {
-    .f32 = { var_f32, join_spread, spread_f32, NULL }, .f64 = { var_f64, join_spread, spread_f64, NULL },
-    .c64 = { var_c64, join_spread, spread_f32, NULL }, .c128 = { var_c128, join_spread, spread_f64, NULL } };
-static const rows norm_rows = {
-    .f32 = { norm_f32, join_norm, root_f32, norm_f32_columns },
-    .f64 = { norm_f64, join_norm, root_f64, norm_f64_columns },
-    .c64 = { norm_c64, join_norm, root_f32, NULL }, .c128 = { norm_c128, join_norm, root_f64, NULL } };
+static const rows nansum_rows = { .f32 = { nansum_f32, add_f, take_f32, nansum_f32_columns, false },
+                                  .f64 = { nansum_f64, add_f, take_f64, nansum_f64_columns, false },
+                                  .i64 = { sum_i64, add_u, take_u64, sum_columns_i64, false },
+                                  .c64 = { nansum_c64, add_c, take_c64, NULL, false },
+                                  .c128 = { nansum_c128, add_c, take_c128, NULL, false } };
+static const rows var_rows = { .f32 = { var_f32, join_spread, spread_f32, NULL, false },
+                               .f64 = { var_f64, join_spread, spread_f64, NULL, false },
+                               .c64 = { var_c64, join_spread, spread_f32, NULL, false },
+                               .c128 = { var_c128, join_spread, spread_f64, NULL, false } };
+static const rows norm_rows = { .f32 = { norm_f32, join_norm, root_f32, norm_f32_columns, false },
+                                .f64 = { norm_f64, join_norm, root_f64, norm_f64_columns, false },
+                                .c64 = { norm_c64, join_norm, root_f32, NULL, false },
+                                .c128 = { norm_c128, join_norm, root_f64, NULL, false } };
 
 /* Inputs are cast to `dtype` (the result's, or their own), then computed in its class. */
 static int run(const rt_ctx *ctx, const rt_call *c, int dims, const rows *r, int dtype, const double *param,
@@ -618,8 +621,8 @@ static int run(const rt_ctx *ctx, const rt_call *c, int dims, const rows *r, int
 /* Values are folded in the dtype's own width. A table for each kind of result, so that a model links only what it
  * uses. */
 typedef struct extreme { int compute; rt_reducer reducer; } extreme;
-#define EXTREME_ROW(DTYPE, which, cls, fold, columns)                                                                  \
-    [RT_##DTYPE] = { RT_##DTYPE, { fold, which##_##cls##_join, which##_##cls##_take, columns } }
+#define EXTREME_ROW(DTYPE, which, cls, fold, columns) \
+    [RT_##DTYPE] = { RT_##DTYPE, { fold, which##_##cls##_join, which##_##cls##_take, columns, false } }
 #define VALUE_ROW(DTYPE, which, cls) EXTREME_ROW(DTYPE, which, cls, which##_##cls##_only, which##_##cls##_columns)
 #define INDEX_ROW(DTYPE, which, cls) EXTREME_ROW(DTYPE, which, cls, which##_##cls, NULL)
 #define VALUE_ROWS(which)                                                                                              \
