@@ -137,3 +137,20 @@ def test_sizes_that_are_none(call, runs, refused):
             run(cresset.ones(n))
         with pytest.raises((RuntimeError, MemoryError)):
             run(cresset.ones(refused))
+
+
+@pytest.mark.parametrize("start", (0, 1, 3, -2, -5, 4, -6))
+def test_narrow_by_a_start_that_is_data(start):
+    """From the end where it is negative, as PyTorch counts; beyond either end it is refused."""
+    class Model(cresset.nn.Module):
+        def forward(self, x, start):
+            return cresset.narrow(x, 0, start, 2) * 1
+    x = cresset.arange(10.0).reshape(5, 2)
+    program = cresset.export.export(Model(), (x, cresset.tensor(1)))
+    wanted = x.tolist()[start:][:2] if -6 < start < 4 else None
+    for model in (program.module(), cresset.aot_load(cresset.aot_compile(program))):
+        if wanted:
+            assert model(x, cresset.tensor(start)).tolist() == wanted
+            continue
+        with pytest.raises((IndexError, RuntimeError)):
+            model(x, cresset.tensor(start))
