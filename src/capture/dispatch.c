@@ -113,17 +113,15 @@ static int begin_call(cr_capture *c, const request *r, PyObject *function) {
     return failed ? -1 : 0;
 }
 
-/* A local or an entry of the stack as a value. Lists and the like on the stack are in the making: nobody looks at them
- * there. */
+/* A local or an entry of the stack as a value. Locals are looked at when they are loaded; at what lies on the stack or
+ * is a cell, nobody looks later. */
 static int begin_value(cr_capture *c, const request *r, int i, int count, PyObject **out) {
     PyObject *real = r->args[i];
     int32_t source = cr_source(&c->guards, CR_READ_ARGUMENT, 0, NULL, i);
     *out = NULL;
     if (source < 0) return -1;
     if (!real) return cr_guard_object(&c->guards, source, CR_HOLDS_ABSENT, NULL);
-    bool container = PyList_CheckExact(real) || PyDict_CheckExact(real) || PyAnySet_CheckExact(real);
-    bool is_local = i < count && !PyCell_Check(real);
-    *out = is_local || (i >= count && container) ? cr_pending(c, real, source) : cr_wrap(c, real, source);
+    *out = i < count && !PyCell_Check(real) ? cr_pending(c, real, source) : cr_wrap(c, real, source);
     return *out ? 0 : -1;
 }
 

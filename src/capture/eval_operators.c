@@ -344,7 +344,14 @@ HANDLER(LIST_APPEND) {
     return failed;
 }
 
+/* A dict or set in the making, of which a part was made before a break: it is from outside now. */
+static int refuse_begun(cr_capture *c, PyObject *container) {
+    if (!cr_is_token(container)) return 0;
+    return cr_break(c, "a %s goes on that was begun before a break", Py_TYPE(cr_real(container))->tp_name);
+}
+
 HANDLER(SET_ADD) {
+    if (refuse_begun(c, cr_peek(f, i->arg + 1))) return -1;
     PyObject *item = cr_pop(f);
     int failed = set_add(c, cr_peek(f, i->arg), item);
     Py_DECREF(item);
@@ -352,7 +359,7 @@ HANDLER(SET_ADD) {
 }
 
 HANDLER(MAP_ADD) {
-    UNUSED;
+    if (refuse_begun(c, cr_peek(f, i->arg + 2))) return -1;
     PyObject *value = cr_pop(f), *key = cr_pop(f);
     int failed = PyDict_SetItem(cr_peek(f, i->arg), key, value);
     Py_DECREF(key);
@@ -375,6 +382,7 @@ HANDLER(LIST_EXTEND) {
 }
 
 HANDLER(SET_UPDATE) {
+    if (refuse_begun(c, cr_peek(f, i->arg + 1))) return -1;
     PyObject *items = cr_pop(f);
     int failed = !c->plain && !cr_is_constant(items) ? cr_break(c, "something that is no constant is put into a set")
                                                      : add_all(cr_peek(f, i->arg), "update", items);
@@ -383,6 +391,7 @@ HANDLER(SET_UPDATE) {
 }
 
 HANDLER(DICT_UPDATE) {
+    if (refuse_begun(c, cr_peek(f, i->arg + 1))) return -1;
     PyObject *given = cr_pop(f), *items = cr_operand(c, given);
     int failed = items ? PyDict_Update(cr_peek(f, i->arg), items) : -1;
     Py_XDECREF(items);
@@ -404,6 +413,7 @@ static int merge(PyObject *dict, PyObject *items) {
 }
 
 HANDLER(DICT_MERGE) {
+    if (refuse_begun(c, cr_peek(f, i->arg + 1))) return -1;
     PyObject *given = cr_pop(f), *items = cr_operand(c, given);
     int failed = items ? merge(cr_peek(f, i->arg), items) : -1;
     if (failed && c->plain) { /* as CPython words it, near enough: the class is what a program sees */

@@ -248,6 +248,30 @@ def lists(a, log):
     return out, same is out
 
 
+def keywords(**kwargs):
+    return kwargs
+
+
+@program(1, 1)
+def containers_begun_before(a, log):
+    b = a + 1
+    d = keywords(**{"x": 1}, **{"y": print("y"), "z": 2})
+    s = {1, print("s"), *[2, 3]}
+    e = {"k": 0, **{"l": print("e")}}
+    return b * 2, d, sorted(map(str, s)), e, {k: print(k) for k in (1, 2)}, {print(k) or k for k in (1, 2)}
+
+
+def same(x):
+    print("same")
+    return x
+
+
+@program(0, 0)
+def identity_on_the_stack(a, log):
+    other = [1]
+    return log is same(log), other is same(log), isinstance(log, (list, type(same(1)))), [*log, same(2)], len(other)
+
+
 @pytest.fixture(params=["", "miss_once", "fail_graphs"])
 def switch(request):
     if request.param:
