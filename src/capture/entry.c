@@ -213,11 +213,16 @@ static int make_own(builder *b, PyObject *value, uint32_t *at) {
     return cr_break(b->c, "an object of class %s is part of the result", Py_TYPE(value)->tp_name);
 }
 
-static int make_attributes(builder *b, uint32_t object, PyObject *dict) {
+/* `type`: of the object whose __dict__ it is; NULL: what it has in __slots__. */
+static int make_attributes(builder *b, uint32_t object, PyObject *dict, PyTypeObject *type) {
     PyObject *key, *value;
     uint32_t rows[2] = { object, 0 }, at;
-    for (Py_ssize_t p = 0; dict && PyDict_Next(dict, &p, &key, &value);)
+    for (Py_ssize_t p = 0; dict && PyDict_Next(dict, &p, &key, &value);) {
+        PyObject *raw = type && PyUnicode_CheckExact(key) ? _PyType_Lookup(type, key) : NULL;
+        if (!PyUnicode_CheckExact(key) || (raw && Py_TYPE(raw)->tp_descr_set))
+            return cr_break(b->c, "an object has something in its __dict__ that its class hides");
         if (make(b, value, &rows[1]) || add_parts(b, CR_MAKE_ATTRIBUTE, key, rows, 2, &at)) return -1;
+    }
     return 0;
 }
 
@@ -248,7 +253,8 @@ static int make_object(builder *b, PyObject *token, uint32_t *at) {
         (make(b, t->payload, &rows[1]) || add_parts(b, CR_MAKE_ITEMS, NULL, rows, 2, &unused)))
         return -1;
     if (Py_EnterRecursiveCall(" while a result is described")) return -1;
-    int failed = make_attributes(b, *at, t->attributes) || make_attributes(b, *at, t->slots);
+    int failed = make_attributes(b, *at, t->attributes, Py_TYPE(t->real)) ||
+                 make_attributes(b, *at, t->slots, NULL);
     Py_LeaveRecursiveCall();
     return failed ? -1 : 0;
 }

@@ -337,6 +337,8 @@ def mutation():
 
 
 CONTAINERS = {
+    "hidden": "p = Hidden()\np.__dict__['x'] = 1\nreturn a, p",
+    "hidden_set": "p = Hidden()\np.x = 1\nreturn a + p.x, p",
     "append": "o.items.append(a + 1)\nreturn len(o.items)",
     "append_twice": "o.items.append(1)\no.items.append(2)\nreturn a",
     "extend": "o.items.extend([a, 2])\nreturn a",

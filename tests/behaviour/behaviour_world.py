@@ -194,6 +194,18 @@ class Checked:
         self.x, self.y = x, y
 
 
+class Hidden:
+    """What is in its __dict__ is hidden by a property."""
+
+    @property
+    def x(self):
+        return self.__dict__["x"]
+
+    @x.setter
+    def x(self, value):
+        self.__dict__["x"] = value + 100
+
+
 class Failure(ValueError):
     def __init__(self, code):
         super().__init__(f"code {code}")
