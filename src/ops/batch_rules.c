@@ -143,13 +143,22 @@ static int wanted_rank(const cr__batch *b) {
     return 0;
 }
 
+static bool has_index(const cr_op *op) {
+    for (uint16_t i = 0; i < op->schema.nparams; i++)
+        if (op->schema.params[i].type == CR_T_TENSOR && !strcmp(op->schema.params[i].name, "index")) return true;
+    return false;
+}
+
 void cr__batch_dims(cr__batch *b) {
     const cr_schema *s = &b->op->schema;
     const cr_meta *self = cr_arg_meta(&b->args[0]);
     cr_arg *args = arguments(b);
     if (!args) return;
     /* along a dimension of one number there is one */
-    bool lone = highest_rank(b) == 0 && has_dims(b->op) && cr_op_view(b->op) != CR_VIEW_ONES;
+    cr_view_kind view = cr_op_view(b->op);
+    bool lone = highest_rank(b) == 0 && has_dims(b->op) && view != CR_VIEW_ONES && view != CR_VIEW_PERMUTE;
+    b->unfit = lone && (b->op->tags & CR_TAG_COPIES_0D);
+    lone |= has_index(b->op); /* gather, scatter: 0-d ones are as good as vectors */
     bool draws = (b->op->tags & CR_TAG_RANDOM) && !has_dims(b->op); /* operands are broadcast */
     for (uint16_t i = 0; i < s->nparams; i++) {
         int rank = lone ? 1 : draws ? highest_rank(b) : i ? 0 : wanted_rank(b);
@@ -183,7 +192,8 @@ void cr__batch_leading(cr__batch *b) {
     int rank = highest_rank(b);
     for (uint16_t i = 0; args && i < b->op->schema.nparams; i++) {
         const cr_meta *m = cr_arg_meta(&args[i]);
-        b->unfit |= b->op->row->batch.rank && m && m->rank != rank;
+        bool counts = b->op->row->batch.rank && m && !(b->op->row->batch.rank > 1 && rt_is_integer(m->dtype));
+        b->unfit |= counts && m->rank != rank; /* leading dimensions would be broadcast against the examples */
         if (b->op->schema.params[i].type == CR_T_TENSOR) each_tensor(b, &args[i], 0, cr__batch_each);
     }
     if (args && !b->unfit) cr__batch_run(b, NULL, args);

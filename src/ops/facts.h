@@ -81,7 +81,8 @@ typedef enum cr_batch_kind {
     CR_BATCH_NONE,
     CR_BATCH_POINTWISE, /* operands are broadcast */
     CR_BATCH_DIMS,      /* parameters that name dimensions, or give sizes, are told by their names */
-    CR_BATCH_LEADING,   /* any number of dimensions in front; `rank`: of tensors that have equally many */
+    CR_BATCH_LEADING,   /* any number of dimensions in front; `rank` 1: tensors have equally many, else they would be
+                         * broadcast against the examples; 2: those of indices do not count */
     CR_BATCH_FIRST,     /* ... of its first argument, while no other is mapped */
     CR_BATCH_FOLD,      /* examples join the first of `rank` dimensions, or become it where there is one less */
     CR_BATCH_CHANNELS,  /* examples join the second dimension, or the one of vectors (statistics of channels) */

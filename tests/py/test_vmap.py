@@ -138,6 +138,8 @@ PROGRAMS = {
         w, data(m, 4, 3)).square().sum())(data(m, 3)),
     "vmap in grad in vmap": lambda f, m: f.vmap(f.grad(lambda w, x: f.vmap(lambda y: (w * y).sin().sum())(x).sum()),
                                                 (None, 0))(data(m, 3), data(m, 2, 4, 3)),
+    "systems": lambda f, m: f.vmap(lambda a, b: (m.linalg.solve(a, b), m.linalg.solve_triangular(a, b, upper=True)))(
+        data(m, 2, 3, 3) + 3 * m.eye(3, dtype=m.float64), data(m, 2, 2, 3, 4)),
     "vjp": lambda f, m: f.vmap(lambda x, u: f.vjp(lambda t: t.sin() * t.sum(), x)[1](u))(data(m, 4, 3), data(m, 4, 3)),
     "seeds": lambda f, m: f.vmap(f.vjp(lambda t: t.sin() * t.sum(), data(m, 3))[1])(data(m, 4, 3)),
     "seeds of a network": lambda f, m: f.vmap(f.vjp(lambda p: net(m, p, data(m, 2, 10, 10)), net_params(m))[1])(
