@@ -361,3 +361,58 @@ def test_memory_efficient_fusion():
     (y.sin() * y).exp().sum().backward()
     assert torch.allclose(torch.tensor(x.grad.tolist()), y.grad, rtol=1e-4)
     assert isinstance(memory_efficient_fusion(cresset.nn.Linear(2, 2)), cresset.nn.Module)
+
+
+ALIASES = {
+    "the input": lambda x: (x * 2, x),
+    "a view of the input": lambda x: (x.t(),),
+    "a view of an intermediate": lambda x: ((x * 2).view(-1),),
+    "a result and its view": lambda x: (lambda y: (y, y[0]))(x * 2),
+    "two views of one": lambda x: (x * 2).unbind(0),
+    "none": lambda x: (x * 2, x + 1),
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_joint_simple_refuses_what_pytorch_refuses_of_aliases(name):
+    """Every kind of sharing, with the same class; the message shows what is known of inputs and results."""
+    found = []
+    for m, api in ((torch, theirs_api), (cresset, aot_autograd)):
+        try:
+            api.aot_export_joint_simple(ALIASES[name], (m.ones(2, 2, requires_grad=True),), trace_joint=True)
+            found.append(None)
+        except Exception as error:
+            found.append(error)
+    assert type(found[0]) is type(found[1]), found
+    assert (found[1] is None) == (name == "none" or found[0] is None)
+    assert found[1] is None or "alias" in str(found[1])
+
+
+def test_joint_simple_refuses_one_result_twice():
+    """Which PyTorch takes: a caller of the graph could not tell that both are one tensor."""
+    def twice(x):
+        y = x * 2
+        return y, y
+    with pytest.raises(RuntimeError, match=r"(?s)each other: return .clone\(\).*output 1: is output 0"):
+        aot_autograd.aot_export_joint_simple(twice, (cresset.ones(2),), trace_joint=False)
+
+
+def test_the_parameter_that_the_loss_does_not_reach_is_named():
+    model = module(cresset, lambda m, s, x: ((x * s.w).sum(),), unused=True)
+    with pytest.raises(AssertionError, match="did not receive a gradient: the parameter 'unused'.*use it, or"):
+        aot_autograd.aot_export_module(model, (cresset.ones(3, 3),), trace_joint=True, output_loss_index=0)
+
+
+def test_a_parameter_of_two_names_that_is_written():
+    class Model(cresset.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("a", cresset.zeros(3))
+            self.register_buffer("b", self.a)
+
+        def forward(self, x):
+            self.a.add_(1)
+            return x * self.b
+
+    with pytest.raises(RuntimeError, match="mutated"):
+        aot_autograd.aot_export_module(Model(), (cresset.ones(3),), trace_joint=False)
