@@ -275,7 +275,7 @@ static int make(builder *b, PyObject *value, uint32_t *at) {
     else if (cr_is_plain_constant(value) || cr_is_held_constant(value) || PyRange_Check(value) ||
              cr_map_find(&b->c->constants, &value, sizeof value, NULL) ||
              (PyTuple_Check(value) && !PyTuple_CheckExact(value) && cr_is_constant(value) &&
-              !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)))
+              !cr_is_python_class(Py_TYPE(value))))
         failed = add_row(b, (cr_make){ CR_MAKE_CONSTANT, 0, 0, value }, at);
     else failed = make_own(b, value, at);
     return failed || cr_map_put(&b->rows, &value, sizeof value, *at) ? -1 : 0;
@@ -576,7 +576,14 @@ static PyObject *empty_object(PyTypeObject *type, PyObject *items) {
 static int fill(PyObject *o, PyObject *items) {
     if (PyDict_Check(o)) return PyDict_Update(o, items);
     if (PyList_Check(o)) return PyList_SetSlice(o, 0, 0, items);
-    return _PySet_Update(o, items);
+    PyObject *iterator = PyObject_GetIter(items), *item;
+    int failed = iterator ? 0 : -1;
+    while (!failed && (item = PyIter_Next(iterator))) {
+        failed = PySet_Add(o, item);
+        Py_DECREF(item);
+    }
+    Py_XDECREF(iterator);
+    return failed || PyErr_Occurred() ? -1 : 0;
 }
 
 static PyObject *function(const cr_make *row, const uint32_t *parts, PyObject *const *objects) {

@@ -70,9 +70,9 @@ static int own_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObjec
         return found(PyObject_GetAttr(value, name), out);
     }
     if (PyType_Check(value)) return builtin_type_attribute(c, value, name, out);
-    if (!(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE) && cr_is_held_constant(value) && !PyCFunction_Check(value))
+    if (!cr_is_python_class(Py_TYPE(value)) && cr_is_held_constant(value) && !PyCFunction_Check(value))
         return found(PyObject_GetAttr(value, name), out); /* a dtype's, a device's */
-    if (PyTuple_Check(value) && !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)) /* a size */
+    if (PyTuple_Check(value) && !cr_is_python_class(Py_TYPE(value))) /* a size */
         return found(PyObject_GetAttr(value, name), out);
     if (PyTuple_Check(value) && _PyType_Lookup(Py_TYPE(value), name) &&
         Py_IS_TYPE(_PyType_Lookup(Py_TYPE(value), name), &PyMemberDescr_Type))
@@ -84,7 +84,7 @@ static int own_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObjec
 
 /* A descriptor whose __get__ is written in Python. */
 static int get_by_descriptor(cr_capture *c, PyObject *self, PyObject *raw, int32_t source, PyObject **out) {
-    PyObject *descriptor = Py_TYPE(raw)->tp_flags & Py_TPFLAGS_HEAPTYPE ? cr_wrap(c, raw, source) : NULL, *get = NULL;
+    PyObject *descriptor = cr_is_python_class(Py_TYPE(raw)) ? cr_wrap(c, raw, source) : NULL, *get = NULL;
     PyObject *type = descriptor && cr_is_token(descriptor) ? cr_type_value(c, self) : NULL;
     int r = type ? cr_class_special(c, descriptor, "__get__", &get) : 0;
     PyObject *args[3] = { descriptor, self, type };
@@ -213,11 +213,11 @@ static int data_attribute(cr_capture *c, PyObject *token, PyObject *raw, PyObjec
     int special = special_attribute(c, token, name, out), offset = cr_member_offset(raw, type);
     if (special != MISSING) return special;
     if (offset >= 0) return slot_attribute(c, token, name, offset, out);
-    if (PyTuple_Check(cr_real(token)) && !strcmp(Py_TYPE(raw)->tp_name, "_collections._tuplegetter"))
+    if (PyTuple_Check(cr_real(token)) && strstr(Py_TYPE(raw)->tp_name, "._tuplegetter"))
         return field_attribute(c, token, raw, out);
     int32_t source = class_source(c, token, name);
     if (source < -1) return -1;
-    if (source == CR_NO_SLOT || !(Py_TYPE(raw)->tp_flags & Py_TPFLAGS_HEAPTYPE || Py_IS_TYPE(raw, &PyProperty_Type)))
+    if (source == CR_NO_SLOT || !(cr_is_python_class(Py_TYPE(raw)) || Py_IS_TYPE(raw, &PyProperty_Type)))
         return cr_break(c, "the attribute '%U' of class %s is a descriptor", name, type->tp_name);
     if (!Py_IS_TYPE(raw, &PyProperty_Type)) return get_by_descriptor(c, token, raw, source, out);
     if (cr_guard_type(&c->guards, source, &PyProperty_Type)) return -1;

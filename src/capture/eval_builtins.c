@@ -23,7 +23,7 @@ static PyTypeObject *class_of(PyObject *value) { return Py_TYPE(cr_is_token(valu
 /* Of an abstract class of the standard library: what classes in C are counted among it is asked of it, and guarded by
  * the number that changes when any class is registered. 2: it is no such class, or the other is not written in C. */
 static int is_registered(cr_capture *c, PyTypeObject *type, PyObject *of) {
-    if (strcmp(Py_TYPE(of)->tp_name, "ABCMeta") || Py_TYPE(of) == &PyType_Type || type->tp_flags & Py_TPFLAGS_HEAPTYPE)
+    if (strcmp(Py_TYPE(of)->tp_name, "ABCMeta") || Py_TYPE(of) == &PyType_Type || cr_is_python_class(type))
         return 2;
     PyObject *module = PyObject_GetAttrString(of, "__module__");
     bool known = module && PyUnicode_Check(module) &&
@@ -101,7 +101,7 @@ static int call_type(cr_capture *c, cr_call_frame *f, const arguments *a, PyObje
         *out = cr_wrap_read(c, CR_READ_TYPE, source, real, NULL, 0);
         return *out ? 1 : -1;
     }
-    if (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE && !cr_is_tensor_value(value))
+    if (cr_is_python_class(Py_TYPE(value)) && !cr_is_tensor_value(value))
         return cr_break(c, "the class of an object that was made here is asked for");
     if (cr_is_tensor_value(value)) return cr_break(c, "the class of a result is asked for");
     return *out = Py_NewRef((PyObject *)Py_TYPE(value)), 1;

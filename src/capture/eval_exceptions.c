@@ -139,7 +139,7 @@ static PyObject *fetch(cr_capture *c) {
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     bool theirs = c->plain ? PyErr_GivenExceptionMatches(type, PyExc_BaseException)
-                           : is_programs(type) && !(((PyTypeObject *)type)->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+                           : is_programs(type) && !cr_is_python_class((PyTypeObject *)type) &&
                                  !shows_us(value);
     if (!theirs) return PyErr_Restore(type, value, trace), NULL;
     Py_DECREF(type);

@@ -199,21 +199,19 @@ int cr_next_of_generator(cr_capture *c, PyObject *value, PyObject **out) {
 
 /* ---- instructions ---- */
 
-/* From 3.12 on every generator has one handler of CPython's own, which renames StopIteration. Entries of the table
- * begin with a byte that says so. */
-static bool has_handlers(const PyCodeObject *code) {
-    const char *table = PyBytes_AS_STRING(code->co_exceptiontable);
-    int entries = 0;
-    for (Py_ssize_t i = 0; i < PyBytes_GET_SIZE(code->co_exceptiontable); i++) entries += (table[i] & 128) != 0;
-    return entries > (PY_VERSION_HEX >= 0x030C0000);
+/* Has the program a handler there? From 3.12 on every generator has one of CPython's own, which renames StopIteration,
+ * and every `yield from` has one, for what is thrown. */
+static bool is_handled(const cr_code *code, int32_t unit) {
+    const cr_handler_range *range = cr_code_handler(code, unit);
+    if (range && code->at[range->to].id == CR_I_CLEANUP_THROW)
+        range = cr_code_handler(code, code->at[range->to].own);
+    return range && code->at[range->to].id != CR_I_STOPITERATION_ERROR;
 }
 
 /* The frame leaves the stack of frames and becomes an object. */
 HANDLER(RETURN_GENERATOR) {
     (void)i;
     if (!f->back) return cr_break(c, "a generator is made");
-    if (PY_VERSION_HEX >= 0x030C0000 && has_handlers(f->code))
-        return cr_break(c, "the generator %U() has try or with in it", f->code->co_qualname);
     generator *g = PyObject_New(generator, &generator_type);
     if (!g) return -1;
     *g = (generator){ .ob_base = g->ob_base, .capture = c, .frame = f };
@@ -234,7 +232,7 @@ HANDLER(YIELD_VALUE) {
     g->item = cr_pop(f);
     g->frame = f;
     c->frame = f->back;
-    set_waits(g, PY_VERSION_HEX < 0x030C0000 && cr_code_handler(f->instructions, i->own));
+    set_waits(g, is_handled(f->instructions, i->own));
     return 0;
 }
 
@@ -243,9 +241,9 @@ HANDLER(GET_YIELD_FROM_ITER) {
     return cr_do_GET_ITER(c, f, i);
 }
 
-/* Stack: the one asked, what it is sent. Its item goes on top; when it has ended, its result in the place of both. */
+/* Stack: the one asked, what it is sent. Its item goes on top; when it has ended, its result in the place of both, from
+ * 3.12 on by END_SEND. */
 HANDLER(SEND) {
-    if (PY_VERSION_HEX >= 0x030C0000) return cr_break(c, "yield from is evaluated on CPython 3.11 only");
     PyObject *value = cr_pop(f), *from = cr_peek(f, 1), *item = NULL, *result = NULL;
     if (cr_is_generator(from)) {
         item = send_to((generator *)from, value);
@@ -262,8 +260,23 @@ HANDLER(SEND) {
     if (item) return cr_push(f, item), 0;
     if (PyErr_Occurred() || c->reason) return -1;
     result = Py_NewRef(result ? result : Py_None);
-    Py_DECREF(cr_pop(f));
+    if (PY_VERSION_HEX < 0x030C0000) Py_DECREF(cr_pop(f));
     cr_push(f, result);
     f->next = i->arg;
     return 0;
+}
+
+HANDLER(END_SEND) {
+    (void)c, (void)i;
+    PyObject *result = cr_pop(f);
+    Py_DECREF(cr_pop(f));
+    return cr_push(f, result), 0;
+}
+
+/* An exception leaves the generator. */
+HANDLER(STOPITERATION_ERROR) {
+    (void)i;
+    PyObject *exception = cr_peek(f, 1);
+    PyObject *type = (PyObject *)Py_TYPE(cr_is_token(exception) ? cr_real(exception) : exception);
+    return PyErr_GivenExceptionMatches(type, PyExc_StopIteration) ? cr_break(c, "a generator raises StopIteration") : 0;
 }

@@ -222,7 +222,7 @@ int cr_member_offset(PyObject *descriptor, PyTypeObject *type) {
     const PyMemberDef *m = ((PyMemberDescrObject *)descriptor)->d_member;
     PyTypeObject *owner = PyDescr_TYPE(descriptor);
     bool fits = m->type == T_OBJECT_EX && !m->flags && PyType_IsSubtype(type, owner) &&
-                (owner->tp_flags & Py_TPFLAGS_HEAPTYPE);
+                cr_is_python_class(owner);
     return fits ? (int)m->offset : -1;
 }
 
@@ -289,7 +289,7 @@ static int set_generic(cr_capture *c, PyObject *token, PyObject *name, PyObject 
     if (!raw || !Py_TYPE(raw)->tp_descr_set) return set_own(c, token, name, value);
     if (Py_IS_TYPE(raw, &PyProperty_Type)) return call_property(c, token, raw, name, value);
     if (cr_member_offset(raw, type) >= 0) return set_slot(c, token, name, value);
-    if (Py_TYPE(raw)->tp_flags & Py_TPFLAGS_HEAPTYPE) return call_descriptor(c, token, raw, name, value);
+    if (cr_is_python_class(Py_TYPE(raw))) return call_descriptor(c, token, raw, name, value);
     return cr_break(c, "setting the attribute '%U' of an object of class %s runs code", name, type->tp_name);
 }
 

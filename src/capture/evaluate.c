@@ -42,7 +42,7 @@ static void note_place(cr_capture *c) {
 /* It wants to know a number that only the tensor's data have. */
 static void break_on_data(cr_capture *c) {
     static const uint8_t branches[] = { CR_I_POP_JUMP_IF_FALSE, CR_I_POP_JUMP_IF_TRUE, CR_I_JUMP_IF_FALSE_OR_POP,
-                                        CR_I_JUMP_IF_TRUE_OR_POP, CR_I_UNARY_NOT };
+                                        CR_I_JUMP_IF_TRUE_OR_POP, CR_I_UNARY_NOT, CR_I_TO_BOOL, CR_I_COMPARE_OP };
     const cr_call_frame *f = c->frame;
     bool branch = false;
     for (size_t i = 0; f && i < CR_COUNT(branches); i++) branch |= f->instructions->at[f->current].id == branches[i];

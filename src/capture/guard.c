@@ -57,7 +57,7 @@ bool cr_constants_equal(PyObject *a, PyObject *b) {
 }
 
 unsigned cr_type_version(PyTypeObject *type, bool *never_changes) {
-    *never_changes = !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) || (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
+    *never_changes = !cr_is_python_class(type);
     if (*never_changes) return 0;
     if (!cr_type_tag(type)) {
         static PyObject *name; /* once; whatever is looked up gives the class a version */

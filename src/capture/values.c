@@ -274,11 +274,11 @@ static bool is_singleton(PyObject *o) {
 static bool is_c_function(PyObject *o) {
     if (Py_IS_TYPE(o, &PyMethodDescr_Type) || Py_IS_TYPE(o, &PyClassMethodDescr_Type) ||
         Py_IS_TYPE(o, &PyWrapperDescr_Type))
-        return !(PyDescr_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+        return !cr_is_python_class(PyDescr_TYPE(o));
     if (!PyCFunction_CheckExact(o)) return false;
     PyObject *self = PyCFunction_GET_SELF(o);
     return !self || PyModule_CheckExact(self) ||
-           (PyType_Check(self) && !(((PyTypeObject *)self)->tp_flags & Py_TPFLAGS_HEAPTYPE));
+           (PyType_Check(self) && !cr_is_python_class((PyTypeObject *)self));
 }
 
 /* Objects of a library that ops take and that are no tensors: a dtype, a device, a layout, a memory format; and ops. */
@@ -287,7 +287,7 @@ static bool is_library_constant(PyObject *o) {
     cr_py_frame frame;
     cr_arg arg;
     bool is = false;
-    if (PyType_Check(o) || (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+    if (PyType_Check(o) || cr_is_python_class(Py_TYPE(o))) return false;
     for (size_t i = 0; !is && (fe = cr_frontend_at(i)); i++) {
         cr_py_frame_init(&frame);
         is = !fe->read(&frame, o, &arg) &&
@@ -304,7 +304,7 @@ static bool is_library_constant(PyObject *o) {
 
 bool cr_is_held_constant(PyObject *o) {
     if (is_singleton(o) || is_c_function(o)) return true;
-    if (PyType_Check(o)) return !(((PyTypeObject *)o)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+    if (PyType_Check(o)) return !cr_is_python_class((PyTypeObject *)o);
     return is_library_constant(o);
 }
 
@@ -547,7 +547,7 @@ static bool has_plain_items(PyTypeObject *type, PyTypeObject *base) {
 /* Classes that a class statement makes free their objects by one function; those in C have their own. */
 PyTypeObject *cr_class_in_c(PyTypeObject *type) {
     destructor in_python = ((PyTypeObject *)cr_break_error)->tp_dealloc;
-    while (type->tp_flags & Py_TPFLAGS_HEAPTYPE && type->tp_dealloc == in_python) type = type->tp_base;
+    while (cr_is_python_class(type) && type->tp_dealloc == in_python) type = type->tp_base;
     return type;
 }
 
@@ -555,7 +555,7 @@ PyObject *cr_payload(cr_capture *c, PyObject *token) {
     PyObject *real = cr_real(token);
     if (cr_is_made(token)) return Py_XNewRef(((cr_token *)token)->payload);
     if (PyDict_CheckExact(real) || PyODict_CheckExact(real) || ((PyTuple_Check(real) || PyList_Check(real)) &&
-                                    (Py_TYPE(real)->tp_flags & Py_TPFLAGS_HEAPTYPE)))
+                                    cr_is_python_class(Py_TYPE(real))))
         return cr_unfold(c, token);
     return NULL;
 }
