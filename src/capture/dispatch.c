@@ -414,11 +414,22 @@ static bool is_of_library(const PyCodeObject *code) {
            !strstr(PyUnicode_AsUTF8(code->co_filename), "site-packages");
 }
 
+/* Is it called as every function is? PyFunction_SetVectorcall may have put something else in its place. */
+static bool is_called_plainly(PyObject *function) {
+    static vectorcallfunc plain; /* once: that of a new function, whose name is CPython's own */
+    if (!plain) {
+        PyObject *made = PyFunction_New(PyFunction_GET_CODE(function), PyFunction_GET_GLOBALS(function));
+        if (made) plain = ((PyFunctionObject *)made)->vectorcall;
+        PyErr_Clear();
+        Py_XDECREF(made);
+    }
+    return ((PyFunctionObject *)function)->vectorcall == plain;
+}
+
 static bool is_captured(PyObject *function) {
     const PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(function);
     int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
-    return !(code->co_flags & suspends) && !is_of_library(code) &&
-           ((PyFunctionObject *)function)->vectorcall == _PyFunction_Vectorcall;
+    return !(code->co_flags & suspends) && !is_of_library(code) && is_called_plainly(function);
 }
 
 static PyObject *dispatch_with_self(cr_dispatcher *d, PyObject *function, PyObject *self, PyObject *const *args,
@@ -450,7 +461,7 @@ PyObject *cr_dispatch_callee(cr_dispatcher *d, PyObject *callable, PyObject *con
         return dispatch_with_self(d, PyMethod_GET_FUNCTION(callable), PyMethod_GET_SELF(callable), args, nargs,
                                   kwnames);
     PyTypeObject *type = Py_TYPE(callable);
-    PyObject *call = type->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_Check(callable) && !cr_is_callable(callable)
+    PyObject *call = cr_is_python_class(type) && !PyType_Check(callable) && !cr_is_callable(callable)
                          ? _PyType_Lookup(type, name)
                          : NULL;
     if (call && PyFunction_Check(call) && is_captured(call))

@@ -190,7 +190,7 @@ static bool is_iterator(PyObject *o) {
     static const char *const names[] = { "list_iterator", "tuple_iterator", "range_iterator", "str_ascii_iterator",
                                          "str_iterator", "list_reverseiterator", "enumerate", "zip", "reversed" };
     for (size_t i = 0; i < CR_COUNT(names); i++)
-        if (!strcmp(Py_TYPE(o)->tp_name, names[i])) return !(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+        if (!strcmp(Py_TYPE(o)->tp_name, names[i])) return !cr_is_python_class(Py_TYPE(o));
     return false;
 }
 

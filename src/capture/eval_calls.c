@@ -258,6 +258,8 @@ int cr_call_value(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject 
         bool suspends = flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
         if (!c->plain || !suspends) return cr_push_call(c, callable, args, nargs, kwnames);
     }
+    if (!c->plain && PyType_Check(callable) && cr_is_partial_type((PyTypeObject *)callable))
+        return cr_make_partial(f, (PyTypeObject *)callable, &(cr_arguments){ args, nargs, kwnames });
     if (!c->plain && cr_is_partial_type(Py_TYPE(callable)))
         return cr_call_partial(c, f, callable, &(cr_arguments){ args, nargs, kwnames });
     return c->plain ? call_plainly(c, f, callable, args, nargs, kwnames)

@@ -151,7 +151,6 @@ int cr_construct(cr_capture *c, cr_call_frame *f, PyObject *type, PyObject *cons
     PyObject *made_by = type_lookup(real, "__new__"), *object = NULL, *tuple;
     if (Py_TYPE(real)->tp_call != PyType_Type.tp_call)
         return cr_break(c, "the class of class %s decides what a call of it does", real->tp_name);
-    if (cr_is_partial_type(real)) return cr_make_partial(f, real, &a);
     if (made_by && Py_IS_TYPE(made_by, &PyStaticMethod_Type)) {
         if (!(object = call_new(c, f, type, &a))) return -1;
         bool inits = cr_is_token(object) && PyType_IsSubtype(Py_TYPE(cr_real(object)), real);

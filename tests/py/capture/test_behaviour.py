@@ -24,7 +24,7 @@ def test_how_many():
 def test_as_plain(name):
     kind, wrong = behaviour.check(EVERY[name])
     assert not wrong
-    assert "{} {} {}".format(*kind) == RECORDED[name], kind[3]
+    assert behaviour.recorded("{} {} {}".format(*kind)) == behaviour.recorded(RECORDED[name]), kind[3]
 
 
 def test_data_dependent_branch_says_what_to_do():
