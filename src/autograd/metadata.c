@@ -103,7 +103,7 @@ static cr_status check_inplace(const finder *f, const history *h, const cr_node 
         return CR_OK;
     uint32_t v = (uint32_t)node->args[0].u.i, root = tape_root(f, v);
     cr_tensor *input = f->input_of[root] >= 0 ? f->r->inputs[f->input_of[root]] : NULL;
-    bool leaf = input && cr_autograd_is_leaf(input);
+    bool leaf = input && cr_tensor_requires_grad(input) && cr_autograd_is_leaf(input);
     bool apart = input && input->base && !cr_tensor_requires_grad(input->base);
     bool needs = any_required(f, h, node->args, node->nargs) || (h->view[v] && h->family[root] && !apart);
     if (needs) CR_TRY(cr__refuse_view(node->op->schema.name, h->view[v], false));
