@@ -227,7 +227,8 @@ typedef struct cresset_api {
     /* Reads such a file, ours or PyTorch's: every weight has to be there, with its dtype and sizes. One that has more
      * is what CRESSET_SAVE_ALL wrote, and is taken whole. All or nothing. */
     int (*load)(cresset_instance *instance, const char *path, char *message, size_t room);
-    /* The generator of random ops as the 5056 bytes of torch.get_rng_state(). */
+    /* The generator of random ops as the 5056 bytes of torch.get_rng_state(); other libraries may be compiled to have
+     * it, too. */
     int (*get_random)(cresset_instance *instance, void *bytes, size_t capacity, char *message, size_t room);
     int (*set_random)(cresset_instance *instance, const void *bytes, size_t size, char *message, size_t room);
 } cresset_api;

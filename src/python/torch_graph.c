@@ -351,16 +351,6 @@ out:
 
 /* ---- results ---- */
 
-static PyObject *tuple_of(const int64_t *at, int n) {
-    PyObject *o = PyTuple_New(n);
-    for (int i = 0; o && i < n; i++) {
-        PyObject *item = PyLong_FromLongLong(at[i]);
-        if (item) PyTuple_SET_ITEM(o, i, item);
-        else Py_CLEAR(o);
-    }
-    return o;
-}
-
 /* Sizes and strides as tuples: those of the last call, when they are the same. */
 static int set_sizes(result *r, const cr_meta *m) {
     bool same = r->sizes != NULL;
@@ -379,8 +369,8 @@ static int set_sizes(result *r, const cr_meta *m) {
         r->stride[d] = stride;
         stride *= m->size[d] > 1 ? m->size[d] : 1;
     }
-    r->sizes = tuple_of(r->size, r->rank);
-    r->strides = tuple_of(r->stride, r->rank);
+    r->sizes = cr_torch_numbers(r->size, r->rank);
+    r->strides = cr_torch_numbers(r->stride, r->rank);
     if (r->sizes && r->strides) return 0;
     Py_CLEAR(r->sizes);
     return -1;

@@ -234,7 +234,7 @@ static PyObject *set_layout(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *numbers(const int64_t *at, int n) {
+PyObject *cr_torch_numbers(const int64_t *at, int n) {
     PyObject *o = PyTuple_New(n);
     for (int i = 0; o && i < n; i++) {
         PyObject *item = PyLong_FromLongLong(at[i]);
@@ -252,7 +252,8 @@ static PyObject *read_shown(PyObject *module, PyObject *o) {
     bool found = torch.layout.found && is_plain_class(o) && read_found(o, &v);
     if (cr_torch_read(o, &v, &kept)) return NULL;
     PyObject *result = Py_BuildValue("(KNNNO)", (unsigned long long)(uintptr_t)v.data, cr_py_dtype_get(v.dtype),
-                                     numbers(v.size, v.rank), numbers(v.stride, v.rank), found ? Py_True : Py_False);
+                                     cr_torch_numbers(v.size, v.rank), cr_torch_numbers(v.stride, v.rank),
+                                     found ? Py_True : Py_False);
     Py_XDECREF(kept);
     return result;
 }

@@ -20,6 +20,7 @@ int cr_torch_read(PyObject *o, cresset_value *out, PyObject **kept);
 PyObject *cr_torch_empty(PyObject *sizes, PyObject *strides, int dtype);
 /* A tensor of ours as one of torch's, on the same memory, which then cannot be resized. NULL: exception. */
 PyObject *cr_torch_give(cr_tensor *t);
+PyObject *cr_torch_numbers(const int64_t *at, int n); /* a tuple: sizes, strides */
 int cr_py_torch_tensor_init(PyObject *module);
 int cr_py_torch_graph_init(PyObject *module); /* torch_graph.c */
 

@@ -79,8 +79,7 @@ typedef struct rt_operand_ref { uint8_t kind; uint32_t n; int32_t at; } rt_opera
  *   SCAN     u.bodies[0] over slices of dimension 0: args are ncarried carried ones, nslices to cut, the rest captured;
  *            the body gives the carried ones and a slice of every further result
  *   FOLD     out[0] = args[0], out[i] = u.bodies[0](out[i - 1], args[i]), by slices of dimension 0: nslices args to
- * cut,
- *            the rest captured */
+ *            cut, the rest captured */
 #define RT_STEPS(X)                                                                                                    \
     X(KERNEL, kernel) X(COUNT, kernel) X(BLOCK, program) X(COPY, nothing) X(NUMBER, kernel) X(NUMBERS, numbers)        \
     X(FILL, nothing) X(CHECK, nothing) X(ROWS, rows) X(CUSTOM, nothing)                                                \

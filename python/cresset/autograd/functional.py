@@ -243,15 +243,20 @@ def _second(inputs: Any, v: Any, name: str) -> Any:
     return many, given, _check_v(v, given, many, name)
 
 
+def _first_of_one(func: Any, given: Any, create_graph: bool, strict: bool, name: str) -> tuple[Any, Any, Any]:
+    """(inputs as entered, outputs, gradient of the one output) for a second derivative."""
+    entered = _enter(given, create_graph)
+    _, outputs = _run(func, entered, name, strict)
+    _one(outputs, name, "function")
+    return entered, outputs, _fill(_grad(outputs, entered, None, True), entered, strict, True,
+                                   "The output of the user-provided function")
+
+
 def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
     """(func(*inputs), v^T H)"""
     with _recorded():
         many, given, seeds = _second(inputs, v, "vhp")
-        entered = _enter(given, create_graph)
-        _, outputs = _run(func, entered, "vhp", strict)
-        _one(outputs, "vhp", "function")
-        first = _fill(_grad(outputs, entered, None, True), entered, strict, True,
-                      "The output of the user-provided function")
+        entered, outputs, first = _first_of_one(func, given, create_graph, strict, "vhp")
         found = _fill(_grad(first, entered, seeds, create_graph), entered, strict, create_graph, "The jacobian")
     return _like(_leave(outputs, create_graph), False), _like(_leave(found, create_graph), many)
 
@@ -260,11 +265,7 @@ def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
     """(func(*inputs), H v)"""
     with _recorded():
         many, given, tangents = _second(inputs, v, "hvp")
-        entered = _enter(given, create_graph)
-        _, outputs = _run(func, entered, "hvp", strict)
-        _one(outputs, "hvp", "function")
-        first = _fill(_grad(outputs, entered, None, True), entered, strict, True,
-                      "The output of the user-provided function")
+        entered, outputs, first = _first_of_one(func, given, create_graph, strict, "hvp")
         seeds = tuple(_op("ones_like")(t.detach()).requires_grad_() for t in first)
         second = _fill(_grad(first, entered, seeds, True), entered, strict, True, "The jacobian")
         found = _fill(_grad(second, seeds, tangents, create_graph), seeds, False, create_graph, "The hessian")
