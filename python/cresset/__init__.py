@@ -33,7 +33,7 @@ _LAZY = {
                     "_constrain_as_value".split(), "_symbolic"),
     **dict.fromkeys("aot_compile aot_load".split(), "_aot"),
     "compile": "_compile",
-    "from_fx": "_torch.importer",
+    "from_fx": "_torch",
     **dict.fromkeys("save load".split(), "_serialization"),
     **dict.fromkeys("einsum meshgrid broadcast_tensors broadcast_shapes block_diag cartesian_prod atleast_1d "
                     "atleast_2d atleast_3d norm unique unique_consecutive nonzero split stft tensordot "

@@ -4,3 +4,16 @@
     torch.compile(model, backend="cresset")     backend.py
     cresset.from_fx(graph_module)               importer.py
 """
+from __future__ import annotations
+
+from typing import Any, Iterable
+
+
+def from_fx(gm: Any, example_inputs: Iterable[Any] | None = None) -> Any:
+    """A torch.fx.GraphModule of aten ops (AOTAutograd's, or torch.export's) as a cresset.Graph. Inputs are the
+    placeholders, then the tensors that the module holds, in the order of their get_attr nodes; outputs are flat.
+
+    example_inputs: tensors for placeholders that say nothing of their value (meta["val"]). NotImplementedError names
+    an op that the table lacks."""
+    from cresset._torch import importer
+    return importer.from_fx(gm, example_inputs)

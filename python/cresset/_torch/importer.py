@@ -293,11 +293,7 @@ def attribute(module: Any, path: str) -> Any:
 
 
 def from_fx(gm: fx.GraphModule, example_inputs: Iterable[Any] | None = None) -> Any:
-    """A torch.fx.GraphModule of aten ops (AOTAutograd's, or torch.export's) as a cresset.Graph. Inputs are the
-    placeholders, then the tensors that the module holds, in the order of their get_attr nodes; outputs are flat.
-
-    example_inputs: tensors for placeholders that say nothing of their value (meta["val"]). NotImplementedError names
-    an op that the table lacks."""
+    """cresset.from_fx"""
     importer = Importer()
     given = list(example_inputs) if example_inputs is not None else []
     inputs, held, outputs = [], [], []
