@@ -1,0 +1,309 @@
+/* entry_run.c: running entries: the graph's code, then the objects of the result, then the effects.
+ *
+ * Changes to objects from outside are written when everything else has succeeded: a graph that fails leaves nothing
+ * behind, and the call runs plain. */
+#include "capture/entry.h"
+
+#include "python/py.h"
+#include "runtime/rt_random.h"
+
+enum { GIL_WORK = 8192, SMALL = 64 };
+
+static int no_memory(void) { return PyErr_NoMemory(), -1; }
+
+/* ---- code ---- */
+
+/* Tensors whose memory is shared, or not, as it was; then the graph without its writes. 1: it has no such form. */
+static int build_ahead(cr_entry *e, PyObject *const *slots, bool native) {
+    cr_py_frame frame;
+    cr_arg *inputs = PyMem_Calloc(e->ninputs + 1, sizeof *inputs);
+    cr_status status = CR_OK;
+    int failed = inputs ? 0 : no_memory();
+    cr_py_frame_init(&frame);
+    for (uint32_t i = 0; !failed && i < e->ninputs; i++)
+        failed = cr_py_convert(&frame, slots[e->inputs[i]], &inputs[i]);
+    if (!failed) failed = cr_guard_sharing(&e->guards, e->inputs, e->ninputs, slots);
+    if (!failed) status = cr_ahead_create(e->graph, inputs, e->ninputs, e->records, native, &e->ahead);
+    cr_py_frame_dispose(&frame);
+    PyMem_Free(inputs);
+    return status == CR_ENOMEM ? no_memory() : status ? 1 : failed;
+}
+
+int cr_entry_build(cr_entry *e, PyObject *const *slots, bool native) {
+    if (!e->graph) return 0;
+    if (e->writes || (native && (e->records || e->shares))) {
+        int failed = build_ahead(e, slots, native);
+        if (failed <= 0 || !e->writes) return failed < 0 ? -1 : 0; /* as recorded, by the interpreter */
+        e->resumes = false;
+        PyObject *why = PyUnicode_FromFormat("what the call writes has no functional form: %s", cr_error_message());
+        if (!why) return -1;
+        Py_XSETREF(e->reason, why);
+        return 0;
+    }
+    if (!native || e->draws) return 0;
+    cr_status status = cr_tier_start(e->graph, &e->tier);
+    return status ? cr_py_fail(status) : 0;
+}
+
+const char *cr_entry_tier(const cr_entry *e) {
+    const cr_tier *tier = e->tier ? e->tier : e->ahead ? cr_ahead_tier(e->ahead) : NULL;
+    if (tier) return cr_tier_state(tier);
+    return !e->graph ? NULL : e->draws ? "the graph draws random numbers" : "interpreted";
+}
+
+void cr_entry_wait(cr_entry *e) {
+    cr_tier *tier = e->tier ? e->tier : e->ahead ? cr_ahead_tier(e->ahead) : NULL;
+    if (tier) cr_tier_wait(tier);
+}
+
+/* ---- running ---- */
+
+/* An empty object of a class written in Python, without calling any of its code. */
+static PyObject *empty_object(PyTypeObject *type, PyObject *items) {
+    PyTypeObject *base = cr_class_in_c(type);
+    bool raises = PyExceptionClass_Check((PyObject *)base);
+    PyObject *args = raises ? Py_NewRef(items) : items ? PyTuple_Pack(1, items) : PyTuple_New(0);
+    PyObject *o = args ? base->tp_new(type, args, NULL) : NULL;
+    if (o && raises && base->tp_init(o, args, NULL)) Py_CLEAR(o);
+    Py_XDECREF(args);
+    return o;
+}
+
+static int fill(PyObject *o, PyObject *items) {
+    if (PyDict_Check(o)) return PyDict_Update(o, items);
+    if (PyList_Check(o)) return PyList_SetSlice(o, 0, 0, items);
+    PyObject *iterator = PyObject_GetIter(items), *item;
+    int failed = iterator ? 0 : -1;
+    while (!failed && (item = PyIter_Next(iterator))) {
+        failed = PySet_Add(o, item);
+        Py_DECREF(item);
+    }
+    Py_XDECREF(iterator);
+    return failed || PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *function(const cr_make *row, const uint32_t *parts, PyObject *const *objects) {
+    PyObject *annotations = PyTuple_GET_ITEM(row->object, 1);
+    PyObject *o = PyFunction_New(PyTuple_GET_ITEM(row->object, 0), objects[parts[0]]);
+    PyObject *closure = row->n > 1 ? PyTuple_New(row->n - 1) : NULL;
+    for (uint32_t i = 1; closure && i < row->n; i++) PyTuple_SET_ITEM(closure, i - 1, Py_NewRef(objects[parts[i]]));
+    bool failed = !o || (row->n > 1 && !closure);
+    if (!failed) ((PyFunctionObject *)o)->func_closure = Py_XNewRef(closure);
+    if (!failed && annotations != Py_None) ((PyFunctionObject *)o)->func_annotations = Py_NewRef(annotations);
+    Py_XDECREF(closure);
+    if (failed) Py_CLEAR(o);
+    return o;
+}
+
+static PyObject *iterator(const cr_make *row, const uint32_t *parts, PyObject *const *objects) {
+    PyObject *args = PyTuple_New(row->n - 1), *state = objects[parts[row->n - 1]], *done;
+    for (uint32_t i = 0; args && i + 1 < row->n; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(objects[parts[i]]));
+    PyObject *o = args ? PyObject_CallObject(row->object, args) : NULL;
+    Py_XDECREF(args);
+    if (!o || state == Py_None) return o;
+    if (!(done = PyObject_CallMethod(o, "__setstate__", "O", state))) Py_CLEAR(o);
+    Py_XDECREF(done);
+    return o;
+}
+
+static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *const *objects) {
+    const uint32_t *parts = e->parts.at + row->index;
+    PyObject *o = NULL;
+    switch ((cr_make_kind)row->kind) {
+    case CR_MAKE_TUPLE:
+        o = PyTuple_New(row->n);
+        for (uint32_t i = 0; o && i < row->n; i++) PyTuple_SET_ITEM(o, i, Py_NewRef(objects[parts[i]]));
+        return o;
+    case CR_MAKE_LIST:
+        o = PyList_New(row->n);
+        for (uint32_t i = 0; o && i < row->n; i++) PyList_SET_ITEM(o, i, Py_NewRef(objects[parts[i]]));
+        return o;
+    case CR_MAKE_DICT:
+        o = PyDict_New();
+        for (uint32_t i = 0; o && i < row->n; i += 2)
+            if (PyDict_SetItem(o, objects[parts[i]], objects[parts[i + 1]])) Py_CLEAR(o);
+        return o;
+    case CR_MAKE_CELL: return PyCell_New(NULL);
+    case CR_MAKE_FILL: return PyCell_Set(objects[parts[0]], objects[parts[1]]) ? NULL : Py_NewRef(Py_None);
+    case CR_MAKE_CALL: return PyObject_CallOneArg(objects[parts[0]], objects[parts[1]]);
+    case CR_MAKE_FUNCTION: return function(row, parts, objects);
+    case CR_MAKE_METHOD: return PyMethod_New(objects[parts[0]], objects[parts[1]]);
+    case CR_MAKE_BOUND: return PyObject_GetAttr(objects[parts[0]], row->object);
+    case CR_MAKE_ITERATOR: return iterator(row, parts, objects);
+    case CR_MAKE_SLICE: return PySlice_New(objects[parts[0]], objects[parts[1]], objects[parts[2]]);
+    case CR_MAKE_OBJECT:
+        return empty_object((PyTypeObject *)objects[parts[0]], row->n == 2 ? objects[parts[1]] : NULL);
+    case CR_MAKE_ITEMS: return fill(objects[parts[0]], objects[parts[1]]) ? NULL : Py_NewRef(Py_None);
+    case CR_MAKE_ATTRIBUTE:
+        return PyObject_GenericSetAttr(objects[parts[0]], row->object, objects[parts[1]]) ? NULL : Py_NewRef(Py_None);
+    default: return NULL;
+    }
+}
+
+static int set_part(const cr_effect *effect, PyObject *to, PyObject *made) {
+    if (effect->read == CR_READ_CONTENTS) return PyCell_Set(to, made);
+    if (effect->read == CR_READ_KEY && !made) return PyDict_DelItem(to, effect->key);
+    if (effect->read == CR_READ_KEY) return PyDict_SetItem(to, effect->key, made);
+    return PyObject_GenericSetAttr(to, effect->key, made);
+}
+
+static int set_contents(PyObject *to, PyObject *made) {
+    if (PyList_Check(to)) return PyList_SetSlice(to, 0, PY_SSIZE_T_MAX, made);
+    if (PyODict_CheckExact(to)) { /* its methods keep its order */
+        PyObject *cleared = PyObject_CallMethod(to, "clear", NULL);
+        PyObject *updated = cleared ? PyObject_CallMethod(to, "update", "O", made) : NULL;
+        Py_XDECREF(cleared);
+        Py_XDECREF(updated);
+        return updated ? 0 : -1;
+    }
+    PyDict_Clear(to);
+    return PyDict_Update(to, made);
+}
+
+/* What a change replaces. New reference; None: nothing. */
+static PyObject *replaced(const cr_effect *effect, PyObject *to) {
+    if (effect->read == CR_READ_NONE)
+        return PyList_Check(to) ? PyList_GetSlice(to, 0, PY_SSIZE_T_MAX) : PyDict_Copy(to);
+    PyObject *before = cr_read_now((cr_read)effect->read, to, effect->key, 0);
+    return Py_NewRef(before ? before : Py_None);
+}
+
+/* Final states are stored first; what they replace goes afterwards. */
+static int apply_effects(const cr_entry *e, PyObject *const *slots, PyObject *const *objects) {
+    PyObject *old = PyList_New(0);
+    int failed = !old;
+    for (size_t i = 0; !failed && i < e->effects.n; i++) {
+        const cr_effect *effect = &e->effects.at[i];
+        PyObject *to = slots[effect->slot], *before = replaced(effect, to);
+        PyObject *made = effect->made == CR_NO_ROW ? NULL : objects[effect->made];
+        failed = !before || PyList_Append(old, before);
+        Py_XDECREF(before);
+        if (!failed) failed = effect->read == CR_READ_NONE ? set_contents(to, made) : set_part(effect, to, made);
+    }
+    Py_XDECREF(old);
+    return failed ? -1 : 0;
+}
+
+typedef struct run {
+    cr_entry *e;
+    PyObject *const *slots;
+    PyObject **objects; /* of the makes */
+    cr_arg *inputs, *outputs;
+    uint8_t *generator;
+} run;
+
+static cr_status run_code(const run *r) {
+    const cr_entry *e = r->e;
+    if (e->ahead) return cr_ahead_run(e->ahead, r->inputs, e->ninputs, r->outputs);
+    return cr_tier_run(e->tier, e->graph, e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
+}
+
+static cr_status run_plan(const run *r, int64_t work) {
+    if (work < GIL_WORK || r->e->effects.n) return run_code(r);
+    PyThreadState *thread = PyEval_SaveThread();
+    cr_status status = run_code(r);
+    PyEval_RestoreThread(thread);
+    return status;
+}
+
+static void put_generator_back(const run *r) {
+    char message[256] = "";
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    (void)rt_generator_set_state(&ctx, cr_default_generator(), r->generator, RT_GENERATOR_STATE_BYTES);
+}
+
+/* What the backend made of the graph, called with the inputs' objects. 1: r->objects has the outputs. */
+static int run_compiled(run *r, PyObject **outputs) {
+    cr_entry *e = r->e;
+    PyObject *args = PyTuple_New(e->ninputs);
+    for (uint32_t i = 0; args && i < e->ninputs; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(r->slots[e->inputs[i]]));
+    PyObject *given = args ? PyObject_CallObject(e->compiled, args) : NULL;
+    Py_XDECREF(args);
+    if (!given) return -1;
+    *outputs = PyTuple_Check(given) || PyList_Check(given) ? PySequence_Tuple(given) : PyTuple_Pack(1, given);
+    Py_DECREF(given);
+    if (!*outputs) return -1;
+    if (PyTuple_GET_SIZE(*outputs) == e->noutputs) return 1;
+    PyErr_Format(PyExc_RuntimeError, "the backend's function returned %zd values; the graph has %u outputs",
+                 PyTuple_GET_SIZE(*outputs), e->noutputs);
+    Py_CLEAR(*outputs);
+    return -1;
+}
+
+/* 1: done; 0: failed, run plain; -1: exception. */
+static int run_graph(run *r, PyObject **outputs) {
+    cr_entry *e = r->e;
+    cr_py_frame frame;
+    int done = 1;
+    *outputs = NULL;
+    if (e->compiled) return run_compiled(r, outputs);
+    cr_py_frame_init(&frame);
+    for (uint32_t i = 0; done == 1 && i < e->ninputs; i++)
+        if (cr_py_convert(&frame, r->slots[e->inputs[i]], &r->inputs[i])) PyErr_Clear(), done = 0;
+    if (done && e->draws) {
+        if (!(r->generator = PyMem_Malloc(RT_GENERATOR_STATE_BYTES))) done = no_memory();
+        else rt_generator_get_state(cr_default_generator(), r->generator);
+    }
+    for (uint32_t i = 0; done == 1 && i < e->ninputs; i++) cr_tensor_retain(r->inputs[i].u.t);
+    if (done == 1) {
+        cr_status status = run_plan(r, frame.work);
+        for (uint32_t i = 0; i < e->ninputs; i++) cr_tensor_release(r->inputs[i].u.t);
+        if (status == CR_EPYTHON && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) done = -1;
+        else if (status) PyErr_Clear(), done = 0;
+        if (status && e->draws) put_generator_back(r);
+    }
+    PyMem_Free(r->generator);
+    cr_py_frame_dispose(&frame);
+    return done;
+}
+
+static int make_objects(run *r, PyObject *outputs) {
+    cr_entry *e = r->e;
+    int failed = 0;
+    for (size_t i = 0; i < e->makes.n; i++) {
+        const cr_make *row = &e->makes.at[i];
+        if (row->kind == CR_MAKE_SLOT) continue; /* held since before the graph ran */
+        if (row->kind == CR_MAKE_CONSTANT) r->objects[i] = Py_NewRef(row->object);
+        else if (row->kind != CR_MAKE_OUTPUT) r->objects[i] = failed ? NULL : container(e, row, r->objects);
+        else if (outputs) r->objects[i] = Py_NewRef(PyTuple_GET_ITEM(outputs, row->index));
+        else {
+            cr_tensor *t = r->outputs[row->index].u.t;
+            cr_tensor_retain(t);
+            r->objects[i] = cr_frontend_wrap(t);
+        }
+        failed |= !r->objects[i];
+    }
+    return failed ? -1 : 0;
+}
+
+int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state) {
+    PyObject *small_objects[SMALL], *outputs = NULL;
+    cr_arg small_args[SMALL];
+    size_t nargs = (size_t)e->ninputs + e->noutputs, nmakes = e->makes.n;
+    run r = { .e = e, .slots = slots, .objects = small_objects, .inputs = small_args };
+    if (nmakes > SMALL) r.objects = PyMem_Malloc(nmakes * sizeof *r.objects);
+    if (nargs > SMALL) r.inputs = PyMem_Malloc(nargs * sizeof *r.inputs);
+    if (!r.objects || !r.inputs) {
+        if (r.objects != small_objects) PyMem_Free(r.objects);
+        return no_memory();
+    }
+    r.outputs = r.inputs + e->ninputs;
+    for (size_t i = 0; i < nmakes; i++)
+        r.objects[i] = e->makes.at[i].kind == CR_MAKE_SLOT ? Py_NewRef(slots[e->makes.at[i].index]) : NULL;
+    for (size_t i = 0; i < e->effects.n; i++) Py_INCREF(slots[e->effects.at[i].slot]);
+    int done = e->graph ? run_graph(&r, &outputs) : 1;
+    if (done == 1) {
+        if (make_objects(&r, outputs) || (e->effects.n && apply_effects(e, slots, r.objects))) done = -1;
+        if (e->graph && !e->compiled) cr_results_release(r.outputs, e->noutputs);
+    }
+    *result = done == 1 && !e->resumes ? Py_NewRef(r.objects[e->result]) : NULL;
+    if (done == 1 && e->resumes) cr_ambient_get()->grad = e->grad;
+    for (size_t i = 0; done == 1 && i < e->state.n; i++)
+        state[i] = e->state.at[i] == CR_NO_ROW ? NULL : Py_NewRef(r.objects[e->state.at[i]]);
+    for (size_t i = 0; i < nmakes; i++) Py_XDECREF(r.objects[i]);
+    for (size_t i = 0; i < e->effects.n; i++) Py_DECREF(slots[e->effects.at[i].slot]);
+    Py_XDECREF(outputs);
+    if (r.objects != small_objects) PyMem_Free(r.objects);
+    if (r.inputs != small_args) PyMem_Free(r.inputs);
+    return done;
+}
