@@ -10,6 +10,7 @@ import time
 import warnings
 
 FOLDER = pathlib.Path(os.environ.get("CRESSET_ROOT", pathlib.Path(__file__).resolve().parents[1])) / "build" / "bench"
+FOLDER.mkdir(parents=True, exist_ok=True)
 THREADS = 2
 
 
@@ -17,7 +18,6 @@ def kept(name, make):
     """The file of that name; `make(path)` writes it when it is not there yet."""
     path = FOLDER / name
     if not path.is_file():
-        FOLDER.mkdir(parents=True, exist_ok=True)
         part = path.with_name("part-" + name)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
