@@ -149,11 +149,24 @@ static bool has_index(const cr_op *op) {
     return false;
 }
 
+/* cat() leaves out vectors without elements, whatever the others are. */
+static bool has_lists_of_ranks(const cr__batch *b) {
+    for (uint16_t i = 0; i < b->op->schema.nparams; i++) {
+        const cr_arg *list = &b->args[i];
+        if (b->op->schema.params[i].type != CR_T_TENSOR || list->kind != CR_ARG_LIST) continue;
+        for (size_t k = 1; k < list->n; k++) {
+            const cr_meta *first = cr_arg_meta(&list->u.list[0]), *m = cr_arg_meta(&list->u.list[k]);
+            if (first && m && first->rank != m->rank) return true;
+        }
+    }
+    return false;
+}
+
 void cr__batch_dims(cr__batch *b) {
     const cr_schema *s = &b->op->schema;
     const cr_meta *self = cr_arg_meta(&b->args[0]);
     cr_arg *args = arguments(b);
-    if (!args) return;
+    if ((b->unfit = has_lists_of_ranks(b)) || !args) return;
     /* along a dimension of one number there is one */
     cr_view_kind view = cr_op_view(b->op);
     bool lone = highest_rank(b) == 0 && has_dims(b->op) && view != CR_VIEW_ONES && view != CR_VIEW_PERMUTE;

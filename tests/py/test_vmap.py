@@ -152,6 +152,7 @@ PROGRAMS = {
         data(m, 4, 3)),
     "jacrev": lambda f, m: f.vmap(f.jacrev(lambda x: (x.sin() * x.sum()).cumsum(0)))(data(m, 4, 3)),
     "jacfwd": lambda f, m: f.vmap(f.jacfwd(lambda x: (x.sin() * x.sum()).cumsum(0)))(data(m, 4, 3)),
+    "cat of nothing": lambda f, m: f.vmap(lambda x, y: m.cat([x, y], 1))(data(m, 4, 1)[:, 1:], data(m, 4, 2, 3)),
     "hessian": lambda f, m: f.vmap(f.hessian(lambda x: x.sin().prod()))(data(m, 4, 3)),
     "jacrev of vmap": lambda f, m: f.jacrev(f.vmap(lambda x: x.sin().prod()))(data(m, 4, 3)),
     "rows at a time": lambda f, m: f.jacrev(lambda x: (x.sin() * x.sum()).cumsum(0), chunk_size=2)(data(m, 5)),
