@@ -142,6 +142,8 @@ typedef struct cr_row {
     cr_expand_fn *core_fn;
     uint8_t draws_arg;      /* 1 + a parameter: where its float is not 0, numbers are drawn (by the decomposition, in
                              * spite of a kernel), unless a bool `train` behind it is false */
+    const char *strided;    /* the op that draws into memory of given strides (its second parameter), where that is not
+                             * drawing in their order */
     const char *train;      /* what stands for the op on a gradient path, where .decomp does not (docs/formulas.md) */
     const char *grad;       /* derivative formula */
     cr_expand_fn *grad_fn;

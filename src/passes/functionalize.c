@@ -14,6 +14,7 @@
  * taken anew from the root, step by step, each time for itself, the written one included; copy_ stays a call of
  * copy. */
 #include "graph/writes.h"
+#include "ops/formula.h"
 #include "ops/view.h"
 #include "passes/internal.h"
 
@@ -260,6 +261,13 @@ static cr_status hide(cr_rewriter *w, functions *f, uint32_t v, cr_arg *contents
     return cr_rewrite_call(w, "cresset::with_data", (cr_arg[]){ *contents, before }, 2, contents);
 }
 
+/* Is it a view that no gradient goes through, whatever the dtype? */
+static cr_status stops_gradients(const cr_op *op, bool *yes) {
+    CR_TRY(cr_grad_flows(op, 0, &(cr_meta){ .dtype = CR_F32 }, yes));
+    *yes = !*yes;
+    return CR_OK;
+}
+
 /* The member's memory has these contents now, by this call, and all others what follows from it. */
 static cr_status assign(cr_rewriter *w, functions *f, uint32_t v, cr_arg contents, const cr_node *by) {
     family *home = &f->families.at[f->family_of[v] - 1];
@@ -273,8 +281,10 @@ static cr_status assign(cr_rewriter *w, functions *f, uint32_t v, cr_arg content
         if (hidden) CR_TRY(hide(w, f, v, &contents));
         cr_arg up = contents;
         if (m->parent != CR_NO_VALUE && m->node) {
+            bool stops;
             CR_TRY(put_back(w, f, m, contents, &up));
-            hidden |= cr_op_is(m->op, "aten::detach") || m->node->origin.no_grad;
+            CR_TRY(stops_gradients(m->op, &stops));
+            hidden |= stops || m->node->origin.no_grad;
         }
         /* a part of an input is read off it again: it lies there */
         bool again = m->parent != CR_NO_VALUE && m->node && cr_op_view(m->op) == CR_VIEW_STRIDED;

@@ -91,11 +91,13 @@ static int tensor_count(const cr_rewriter *w, const cr_op *op, const cr_arg *arg
     return n;
 }
 
-static cr_status draw_normal(cr_rewriter *w, const cr_meta *into, const cr_arg *args, cr_arg *results) {
+static cr_status draw_strided(cr_rewriter *w, const cr_op *op, const cr_meta *into, const cr_arg *args,
+                              cr_arg *results) {
     cr_arg stride[CR_MAX_RANK];
     for (int d = 0; d < into->rank; d++) stride[d] = cr_arg_int(into->stride[d]);
-    cr_arg given[] = { args[0], cr_arg_list(stride, into->rank), args[1], args[2], args[3] };
-    return cr_rewrite_op(w, cr_op_find("cresset::normal_strided"), given, results);
+    cr_arg given[CR_MAX_PARAMS + 1] = { args[0], cr_arg_list(stride, into->rank) };
+    memcpy(given + 2, args + 1, (op->schema.nparams - 1u) * sizeof *given);
+    return cr_rewrite_op(w, cr_op_find(op->row->strided), given, results);
 }
 
 cr_status cr__layout_draw(cr_rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *results) {
@@ -103,8 +105,8 @@ cr_status cr__layout_draw(cr_rewriter *w, const cr_op *op, const cr_arg *args, c
     cr_meta like = *cr_rewrite_meta(w, &args[0]);
     int order[CR_MAX_RANK], back[CR_MAX_RANK];
     cr_env *env = cr_graph_env(cr_rewrite_graph(w));
-    if (cr_op_is(op, "aten::normal_functional") && cr_meta_is_contiguous(env, &like, CR_CONTIGUOUS) != CR_YES)
-        return draw_normal(w, &like, args, results);
+    if (op->row && op->row->strided && cr_meta_is_contiguous(env, &like, CR_CONTIGUOUS) != CR_YES)
+        return draw_strided(w, op, &like, args, results);
     cr_layout_like(env, cr_rewrite_meta(w, &args[0]), &like);
     bool plain = like.rank < 2 || cr_meta_is_contiguous(env, &like, CR_CONTIGUOUS) == CR_YES;
     if (plain || tensor_count(w, op, args) > 1 || !cr_meta_find_order(env, &like, order))
