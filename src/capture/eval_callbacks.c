@@ -21,8 +21,7 @@ static PyObject *callback_call(PyObject *self, PyObject *args, PyObject *kwargs)
     PyObject *result = NULL;
     if (kwargs && PyDict_GET_SIZE(kwargs)) cr_break(c, "C code calls a function with keywords");
     else result = cr_call_now(c, c->frame, b->function, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args), NULL);
-    if (!result && !PyErr_Occurred()) PyErr_Format(cr_break_error, "%U", c->reason ? c->reason : Py_None);
-    return result;
+    return result ? result : cr_fail_in_c(c);
 }
 
 PyTypeObject cr_callback_type = {
@@ -62,8 +61,7 @@ static PyObject *iterator_next(PyObject *self) {
     int r = cr_call_special_now(c, c->frame, it->object, "__next__", NULL, 0, &item);
     if (!r) return item;
     if (r < 0 && cr_catch(c, PyExc_StopIteration)) return NULL;
-    if (!PyErr_Occurred()) PyErr_Format(cr_break_error, "%U", c->reason ? c->reason : Py_None);
-    return NULL;
+    return cr_fail_in_c(c);
 }
 
 PyTypeObject cr_iterator_type = {

@@ -40,12 +40,6 @@ static void generator_dealloc(PyObject *self) {
 
 void cr_generator_ends(PyObject *self, PyObject *result) { Py_XSETREF(((generator *)self)->result, result); }
 
-/* C code between here and the loop wants an exception. */
-static PyObject *fail(const cr_capture *c) {
-    if (!PyErr_Occurred()) PyErr_Format(cr_break_error, "%U", c->reason ? c->reason : Py_None);
-    return NULL;
-}
-
 /* Its frame becomes the innermost. */
 static cr_call_frame *resume(generator *g) {
     cr_call_frame *f = g->frame;
@@ -60,7 +54,7 @@ static cr_call_frame *resume(generator *g) {
 
 /* Runs on until it yields or ends. NULL without an exception: it has ended, g->result is what it returned. */
 static PyObject *run_on(generator *g, cr_call_frame *outer) {
-    if (cr_run_until(g->capture, outer)) return fail(g->capture);
+    if (cr_run_until(g->capture, outer)) return cr_fail_in_c(g->capture);
     PyObject *item = g->item;
     g->item = NULL;
     return item;
@@ -105,11 +99,11 @@ static PyObject *throw_into(generator *g, PyObject *exception) {
         return cr_raise(c, exception), NULL;
     }
     if (delegates(g->frame))
-        return cr_break(c, "something is thrown into a generator that waits in yield from"), fail(c);
+        return cr_break(c, "something is thrown into a generator that waits in yield from"), cr_fail_in_c(c);
     Py_CLEAR(g->result);
     resume(g);
     cr_raise(c, exception);
-    return cr_unwind(c, outer) ? fail(c) : run_on(g, outer);
+    return cr_unwind(c, outer) ? cr_fail_in_c(c) : run_on(g, outer);
 }
 
 /* ---- methods ---- */
@@ -144,7 +138,7 @@ static PyObject *method_throw(PyObject *self, PyObject *const *args, Py_ssize_t 
     else if (given && n == 1 && !cr_is_token(given) && PyExceptionClass_Check(given))
         exception = cr_exception_value(c, PyObject_CallNoArgs(given));
     else cr_break(c, "throw() with such arguments");
-    PyObject *item = exception ? throw_into(g, exception) : fail(c);
+    PyObject *item = exception ? throw_into(g, exception) : cr_fail_in_c(c);
     Py_XDECREF(exception);
     return exception ? or_stop(g, item) : NULL;
 }
@@ -153,7 +147,7 @@ static PyObject *method_close(PyObject *self, PyObject *unused) {
     generator *g = (generator *)self;
     cr_capture *c = g->capture;
     (void)unused;
-    if (!g->frame && is_running(g)) return cr_break(c, "a generator closes itself"), fail(c);
+    if (!g->frame && is_running(g)) return cr_break(c, "a generator closes itself"), cr_fail_in_c(c);
     if (!g->frame || !g->started) {
         if (g->frame) cr_free_frame(g->frame), g->frame = NULL;
         Py_RETURN_NONE;
@@ -163,7 +157,7 @@ static PyObject *method_close(PyObject *self, PyObject *unused) {
     Py_XDECREF(exception);
     if (item) {
         Py_DECREF(item);
-        return cr_break(c, "a generator ignores GeneratorExit"), fail(c);
+        return cr_break(c, "a generator ignores GeneratorExit"), cr_fail_in_c(c);
     }
     Py_CLEAR(g->result);
     if (PyErr_Occurred() && !cr_catch(c, PyExc_GeneratorExit) && !cr_catch(c, PyExc_StopIteration)) return NULL;

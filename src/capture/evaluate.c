@@ -39,6 +39,11 @@ static void note_place(cr_capture *c) {
     PyErr_Restore(type, value, trace);
 }
 
+PyObject *cr_fail_in_c(const cr_capture *c) {
+    if (!PyErr_Occurred()) PyErr_Format(cr_break_error, "%U", c->reason ? c->reason : Py_None);
+    return NULL;
+}
+
 /* It wants to know a number that only the tensor's data have. */
 static void break_on_data(cr_capture *c) {
     static const uint8_t branches[] = { CR_I_POP_JUMP_IF_FALSE, CR_I_POP_JUMP_IF_TRUE, CR_I_JUMP_IF_FALSE_OR_POP,

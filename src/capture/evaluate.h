@@ -177,6 +177,7 @@ int cr_call_special_now(cr_capture *c, cr_call_frame *f, PyObject *token, const 
                         Py_ssize_t nargs, PyObject **out);
 /* Goes on until f is the innermost frame again. -1 with c->raised: the program raises what f or its callers handle. */
 int cr_run_until(cr_capture *c, cr_call_frame *f);
+PyObject *cr_fail_in_c(const cr_capture *c); /* C code between here and the loop wants an exception: sets it; NULL */
 /* Calls a value and runs that to its end. New reference; NULL: exception or break. */
 PyObject *cr_call_now(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                       PyObject *kwnames);

@@ -18,19 +18,23 @@ def split_later(m, x):
     first.sum()
 
 
-def no_grad_view(m, x):
-    y = x * 1
-    with m.no_grad():
-        view = y[0]
-    view.add_(1)
+def view_made_in(mode):
+    def program(m, x):
+        y = x * 1
+        with getattr(m, mode)():
+            view = y[0]
+        view.add_(1)
+    return program
 
 
-def no_grad_view_later(m, x):
-    y = x * 1
-    with m.no_grad():
-        view = y[0]
-        y.add_(1)
-    view.is_leaf
+def view_outlived_in(mode, attribute):
+    def program(m, x):
+        y = x * 1
+        with getattr(m, mode)():
+            view = y[0]
+            y.add_(1)
+        getattr(view, attribute)
+    return program
 
 
 def moved_argument(m, x):
@@ -67,21 +71,6 @@ def inference_factor(m, x):
         raise
 
 
-def inference_view(m, x):
-    y = x * 1
-    with m.inference_mode():
-        view = y[0]
-    view.add_(1)
-
-
-def inference_view_later(m, x):
-    y = x * 1
-    with m.inference_mode():
-        view = y[0]
-        y.add_(1)
-    view.grad_fn
-
-
 # name: (program, facts, remedy)
 ERRORS = {
     "leaf": (lambda m, x: x.mul_(2), "mul_: a leaf Variable that requires grad", r"inside of no_grad\(\)"),
@@ -92,9 +81,10 @@ ERRORS = {
     "unbind": (unbound, "mul_: the tensor is a view and is being modified.*returns multiple views", "functional form"),
     "split, root written": (split_later, "is a view and its base or another view of its base has been modified.*"
                             "multiple views", "functional form"),
-    "view of no_grad": (no_grad_view, "add_: a view was created in no_grad mode and is being modified",
+    "view of no_grad": (view_made_in("no_grad"), "add_: a view was created in no_grad mode and is being modified",
                         r"both inside of no_grad\(\), or both outside"),
-    "view of no_grad, root written": (no_grad_view_later, "no_grad mode and its base or another view",
+    "view of no_grad, root written": (view_outlived_in("no_grad", "is_leaf"),
+                                      "no_grad mode and its base or another view",
                                       r"both inside of no_grad\(\), or both outside"),
     "moved argument": (moved_argument, r"modified by an inplace operation: an argument of aten::sin, a float32 tensor "
                        r"of shape \[4\], is at version 2; expected version 0",
@@ -125,9 +115,11 @@ ERRORS = {
     "inference, saved in place": (inference_factor, "inference tensors cannot be saved", r"\.clone\(\) it first"),
     "inference, requires_grad": (lambda m, x: made_in_inference(m).requires_grad_(),
                                  "requires_grad=True on an inference", r"\.clone\(\)"),
-    "view of inference mode": (inference_view, "add_: a view was created in inference mode and is being modified",
+    "view of inference mode": (view_made_in("inference_mode"),
+                               "add_: a view was created in inference mode and is being modified",
                                r"both inside of inference_mode\(\), or both outside"),
-    "view of inference mode, root written": (inference_view_later, "in inference mode and its base or another view",
+    "view of inference mode, root written": (view_outlived_in("inference_mode", "grad_fn"),
+                                             "in inference mode and its base or another view",
                                              r"both inside of inference_mode\(\), or both outside"),
 }
 
