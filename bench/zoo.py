@@ -1,13 +1,14 @@
 """./dev zoo [--seconds N] [--again] [WORD...]: architectures people use, one small model of each, with random weights.
 
 For each (whose name has one of the WORDs): does PyTorch's archive load, run and compile here with matching outputs; is
-torch.compile(backend="cresset") right, in inference and for gradients? A model runs in a child process, with a limit;
-results/zoo.json is written after each and a second run goes on where the first ended (--again: from the start); at the
-end docs/zoo.md is written from it."""
+torch.compile(backend="cresset") right, in inference and for gradients? A model runs in a child process, with a limit,
+CRESSET_JOBS at a time; results/zoo.json is written after each and a second run goes on where the first ended (--again:
+from the start); at the end docs/zoo.md is written from it."""
 import argparse
 import json
 import os
 import pathlib
+import select
 import signal
 import sys
 import tempfile
@@ -18,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "results" / "zoo.json", ROOT / "docs" / "zoo.md"
 STEPS = {"archive": "archive loads and runs", "native": "archive compiles", "inference": "backend, inference",
          "training": "backend, gradients"}
-LIMIT, TOLERANCE = 150, 1e-3
+LIMIT, TOLERANCE, JOBS = 150, 1e-3, int(os.environ.get("CRESSET_JOBS", 1))
 sys.path.insert(0, str(ROOT / "bench"))
 
 
@@ -57,7 +58,7 @@ def archive_steps(model, args, expected, row):
             with torch.no_grad():
                 torch.export.save(torch.export.export(model, args), path)
         except Exception as error:
-            row["archive"] = row["native"] = f"torch.export: {type(error).__name__}"
+            row["refused"] = f"{type(error).__name__}"
             return
         given = tuple(cresset.from_dlpack(a) for a in args)
         try:
@@ -122,7 +123,7 @@ def try_model(make):
     import torch
     row = {}
     torch.manual_seed(0)
-    torch.set_num_threads(2)
+    torch.set_num_threads(2 if JOBS == 1 else 1)
     begin = time.time()
     try:
         model, args = make()
@@ -138,33 +139,62 @@ def try_model(make):
     return row
 
 
-def in_child(make):
-    """The row of a model, from a process of its own: whatever happens there, the zoo goes on."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reader)
-        signal.alarm(LIMIT)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        try:
-            row = try_model(make)
-        except BaseException:
-            row = {"crashed": traceback.format_exc()[-300:]}
-        os.write(writer, json.dumps(row).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        text = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if text:
-        return json.loads(text)
-    number = os.WTERMSIG(status)
-    return {"crashed": f"longer than {LIMIT} s" if number == signal.SIGALRM else f"signal {number}"}
+class Child:
+    """A model tried in a process of its own: whatever happens there, the zoo goes on."""
+
+    def __init__(self, name, make):
+        self.name, self.text = name, b""
+        self.reader, writer = os.pipe()
+        self.process = os.fork()
+        if not self.process:
+            os.close(self.reader)
+            signal.alarm(LIMIT)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            try:
+                row = try_model(make)
+            except BaseException:
+                row = {"crashed": traceback.format_exc()[-300:]}
+            os.write(writer, json.dumps(row).encode())
+            os._exit(0)
+        os.close(writer)
+
+    def row(self):
+        """What it wrote, when its pipe has something; None while more is to come."""
+        more = os.read(self.reader, 1 << 16)
+        self.text += more
+        if more:
+            return None
+        os.close(self.reader)
+        _, status = os.waitpid(self.process, 0)
+        if self.text:
+            return json.loads(self.text)
+        number = os.WTERMSIG(status)
+        return {"crashed": f"longer than {LIMIT} s" if number == signal.SIGALRM else f"signal {number}"}
+
+
+def results(todo, until, jobs):
+    """(name, row) of each model, jobs at a time, as they finish; none is begun after `until`."""
+    running = {}
+    while todo or running:
+        while todo and len(running) < jobs and time.time() < until:
+            child = Child(*todo.pop(0))
+            running[child.reader] = child
+        if not running:
+            return
+        for reader in select.select(list(running), [], [])[0]:
+            row = running[reader].row()
+            if row is not None:
+                yield running.pop(reader).name, row
 
 
 def reason_of(text):
     """The kind of a failure: what the same failures of other models have in common."""
     return text if len(text) < 90 else text[:87] + "..."
+
+
+def due(row, step):
+    """Whether a model takes part in a step: there is no archive where torch.export itself refuses."""
+    return "refused" not in row or step not in ("archive", "native")
 
 
 def page(rows):
@@ -175,12 +205,15 @@ def page(rows):
              "| package | models | " + " | ".join(STEPS.values()) + " |", "|---" * (2 + len(STEPS)) + "|"]
     for package in sorted({name.split("/")[0] for name in tried}):
         own = [row for name, row in tried.items() if name.startswith(package + "/")]
-        counts = [f"{sum(row.get(step) == 'ok' for row in own)}" for step in STEPS]
+        counts = []
+        for step in STEPS:
+            counted = [row for row in own if due(row, step)]
+            counts.append(f"{sum(row.get(step) == 'ok' for row in counted)} of {len(counted)}")
         lines.append(f"| {package} | {len(own)} | " + " | ".join(counts) + " |")
     failures = {}
     for name, row in tried.items():
         for step, title in STEPS.items():
-            if row.get(step) != "ok":
+            if due(row, step) and row.get(step) != "ok":
                 why = row.get(step) or row.get("crashed") or "did not get so far"
                 failures.setdefault((title, reason_of(why)), []).append(name)
     lines += ["", "## What is not right, by reason", ""]
@@ -195,6 +228,9 @@ def page(rows):
         lines += ["", "## Called through torch under the backend", "", "| reason | models |", "|---|---|"]
         lines += [f"| {why.replace('|', '/').replace('`', '')} | {n} |"
                   for why, n in sorted(opaque.items(), key=lambda item: -item[1])]
+    refused = sorted(name for name, row in tried.items() if "refused" in row)
+    if refused:
+        lines += ["", "No archive, because torch.export itself refuses: " + ", ".join(refused) + "."]
     skipped = sorted(name for name, row in rows.items() if "skipped" in row)
     if skipped:
         lines += ["", "Not counted, because PyTorch itself does not build or run them with the zoo's small settings: "
@@ -211,15 +247,14 @@ def main():
     import torch  # noqa: F401 - once, for all children
     import zoo_models
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    begin = time.time()
-    for name, make in zoo_models.everything().items():
-        if options.words and not any(word in name for word in options.words) or name in rows and not options.again:
-            continue
-        if time.time() - begin > options.seconds:
-            break
-        rows[name] = in_child(make)
-        shown = {key: rows[name].get(key) for key in (*STEPS, "skipped", "crashed", "seconds") if rows[name].get(key)}
-        print(name, shown, flush=True)
+    todo = [(name, make) for name, make in zoo_models.everything().items()
+            if (not options.words or any(word in name for word in options.words))
+            and (options.again or name not in rows)]
+    until, total = time.time() + options.seconds, len(todo)
+    for number, (name, row) in enumerate(results(todo, until, JOBS), 1):
+        rows[name] = row
+        shown = {key: row.get(key) for key in (*STEPS, "skipped", "crashed", "seconds") if row.get(key)}
+        print(f"{number}/{total}", name, shown, flush=True)
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
     page(rows)

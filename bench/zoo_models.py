@@ -1,7 +1,7 @@
 """The architectures of ./dev zoo: {name: function giving (model, args)}, small, with random weights.
 
 One model of each module of timm (the smallest by its name), torchvision's classifiers, segmenters and video models, and
-families of transformers with a few layers."""
+every family of transformers, with a few layers."""
 import torch
 
 import models
@@ -16,13 +16,7 @@ VISION = {
 SMALL = ("test_", "atto", "femto", "pico", "nano", "_xxs", "_xxt", "xx_small", "_xs", "x_small", "micro", "_tiny",
          "tiny", "_mini", "_s0", "_b0", "_050", "_0_5", "_0", "small", "_s", "_t", "18", "26", "_11", "_12", "_a1",
          "lite")
-FAMILIES = """albert bart bert big_bird biogpt blenderbot bloom camembert codegen convbert convnext convnextv2 ctrl
-cvt data2vec-text deberta deberta-v2 deit distilbert electra ernie esm falcon flaubert fnet funnel gemma glm gpt2
-gpt_bigcode gpt_neo gpt_neox gptj granite ibert layoutlm levit llama longformer marian mbart megatron-bert mistral
-mixtral mobilebert mobilenet_v1 mobilenet_v2 mobilevit mpnet mpt mt5 nezha nystromformer olmo openai-gpt opt pegasus
-persimmon phi pix2pix poolformer prophetnet pvt qwen2 qwen3 regnet rembert resnet roberta roberta-prelayernorm roformer
-segformer squeezebert stablelm starcoder2 swin swinv2 t5 umt5 van vit vit_mae xglm xlm xlm-roberta xlnet xmod yolos
-yoso""".split()
+LARGEST = 50_000_000  # parameters of a model that is still small
 # Settings by the names that families use for them; those that a configuration has are set.
 TINY = dict(
     vocab_size=99, hidden_size=32, d_model=32, dim=32, n_embd=32, embed_dim=32, embedding_size=32, num_hidden_layers=2,
@@ -92,31 +86,74 @@ def timm_models():
     return found
 
 
-def _family(kind):
-    models.torchvision_models()
-    import transformers
-    config = transformers.AutoConfig.for_model(kind)
+def shrink(config):
+    """Sets what TINY names, in the configurations inside as well."""
+    for inner in vars(config).values():
+        if hasattr(inner, "to_diff_dict"):
+            shrink(inner)
     for name, value in TINY.items():
-        if hasattr(config, name) and isinstance(getattr(config, name), (int, float, bool, type(None))):
+        if isinstance(getattr(config, name, ""), (int, float, bool, type(None))):
             try:
                 setattr(config, name, value)
             except Exception:
                 continue
+    per_layer = getattr(config, "layer_types", None)
+    if isinstance(per_layer, list):
+        # one of each kind, so that a hybrid stays one
+        kinds = list(dict.fromkeys(per_layer))
+        config.layer_types = (kinds * 2)[:max(2, len(kinds))]
+        config.num_hidden_layers = len(config.layer_types)
+
+
+def inputs_of(model, config):
+    """What the model's first argument is, small: token ids, an image, sound or its features."""
+    name, batch = model.main_input_name, 2
+    if name == "pixel_values":
+        inner = getattr(config, "vision_config", config)
+        size = getattr(inner, "image_size", 64)
+        size = max(size if isinstance(size, int) else 64, 32)
+        return (torch.randn(batch, getattr(inner, "num_channels", 3), size, size),)
+    if name == "pixel_values_videos":
+        return (torch.randn(batch, getattr(config, "num_frames", 8), 3, config.image_size, config.image_size),)
+    if name == "input_values":
+        bins = getattr(config, "num_mel_bins", None)
+        return (torch.randn(batch, getattr(config, "max_length", 32), bins) if bins else torch.randn(batch, 4000),)
+    if name == "input_features":
+        names = ("num_mel_bins", "feature_projection_input_dim", "input_feat_per_channel", "input_dim")
+        bins = next((getattr(config, n) for n in names if getattr(config, n, None)), 80)
+        if hasattr(config, "max_source_positions") and hasattr(config, "num_mel_bins"):
+            return (torch.randn(batch, bins, 2 * config.max_source_positions),)
+        return (torch.randn(batch, 64, bins),)
+    if name != "input_ids":
+        raise NotImplementedError(f"the zoo makes no {name}")
+    return (torch.randint(4, 90, (batch, 12)),)
+
+
+def _family(kind):
+    models.torchvision_models()
+    import transformers
+    config = transformers.AutoConfig.for_model(kind)
+    shrink(config)
     config._attn_implementation = "eager" if kind in ("deberta", "deberta-v2") else None
+    with torch.device("meta"):
+        parameters = sum(p.numel() for p in transformers.AutoModel.from_config(config).parameters())
+    if parameters > LARGEST:
+        raise NotImplementedError(f"{parameters} parameters with the zoo's settings")
     model = transformers.AutoModel.from_config(config)
-    if hasattr(config, "num_channels") or hasattr(config, "image_size") and "pixel" in model.main_input_name:
-        size = getattr(config, "image_size", 64)
-        size = size if isinstance(size, int) else 64
-        return Tensors(model), (torch.randn(2, getattr(config, "num_channels", 3), max(size, 32), max(size, 32)),)
-    ids = torch.randint(4, 90, (2, 12))
+    args = inputs_of(model, config)
     if getattr(config, "is_encoder_decoder", False):
-        return Tensors(model, decoder_input_ids=ids[:, :7]), (ids,)
-    return Tensors(model), (ids,)
+        return Tensors(model, decoder_input_ids=torch.randint(4, 90, (2, 7))), args
+    return Tensors(model), args
+
+
+def families():
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+    return sorted(MODEL_MAPPING_NAMES)
 
 
 def everything():
     """{name: function giving (model, args)}; names begin with the package's."""
     out = {f"torchvision/{name}": (lambda name=name, size=size: _vision(name, size)) for name, size in VISION.items()}
     out.update({f"{module}/{name}": (lambda name=name: _timm(name)) for module, name in timm_models().items()})
-    out.update({f"transformers/{kind}": (lambda kind=kind: _family(kind)) for kind in FAMILIES})
+    out.update({f"transformers/{kind}": (lambda kind=kind: _family(kind)) for kind in families()})
     return out
