@@ -345,7 +345,8 @@ static PyObject *run(const request *r, cr_entry *e, PyObject *const *slots) {
     cr_dispatcher *d = r->d;
     PyObject *result = NULL, **state = NULL;
     if (e->reason && d->unsupported != Py_None) return raise_unsupported(d, e);
-    if (e->reason && (!e->resumes || cr_is_traced()))
+    PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(r->function);
+    if (e->reason && (!e->resumes || cr_is_watched(code) || cr_is_near_limit()))
         return call_plain(d, r->function, r->args, (size_t)r->nargs, r->kwnames);
     if (e->resumes && !(state = PyMem_Calloc(e->state.n + 1, sizeof *state))) return PyErr_NoMemory();
     int done = cr_run_entry(e, slots, &result, state);

@@ -52,7 +52,10 @@ cr_entry *cr_find_at(cr_dispatcher *d, cr_cache *cache, PyObject *function, PyOb
 PyObject *cr_resume(cr_dispatcher *d, cr_cache *cache, cr_entry *e, PyObject *function, PyObject *const *args,
                     Py_ssize_t nargs, PyObject *kwnames, PyObject **state);
 /* Runs an entry; a test switch may let its graph fail. As cr_entry_run. */
-bool cr_is_traced(void); /* does somebody watch this thread's frames? Then none is entered in the middle (resume.c) */
+/* Then no frame is entered in the middle: somebody watches this thread's frames or those of the code; the thread is
+ * about to run out of stack or of levels of Python. (resume.c) */
+bool cr_is_watched(PyCodeObject *code);
+bool cr_is_near_limit(void);
 int cr_run_entry(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state);
 cr_cache *cr_cache_retain(cr_cache *c);
 void cr_cache_release(cr_cache *c);

@@ -400,6 +400,7 @@ static int finish_graph(builder *b) {
 }
 
 static int describe(builder *b) {
+    b->e->next = b->c->returned;
     return add_effects(b) || add_stores(b) || make(b, b->c->result, &b->e->result) ? -1 : finish_graph(b);
 }
 

@@ -37,7 +37,7 @@ typedef struct cr_entry {
     int64_t refs;
     bool resumes;         /* the call goes on at instruction `next`, with `state`: `locals` rows, then the stack */
     bool grad;            /* ... and with this gradient mode */
-    int32_t next;
+    int32_t next;         /* or it returns, at this instruction */
     uint32_t locals;
     CR_VEC(uint32_t) state; /* rows; CR_NO_ROW: NULL */
     uint64_t ambient;     /* the word of the front end when it was captured */

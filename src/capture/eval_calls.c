@@ -363,13 +363,13 @@ HANDLER(MAKE_FUNCTION) {
 }
 
 HANDLER(SET_FUNCTION_ATTRIBUTE) {
+    if (cr_is_token(cr_peek(f, 1))) return cr_break(c, "a function that was begun before is finished");
     PyFunctionObject *fn = (PyFunctionObject *)cr_pop(f);
     PyObject *value = cr_pop(f);
     PyObject **to = i->arg == 8   ? &fn->func_closure
                     : i->arg == 4 ? &fn->func_annotations
                     : i->arg == 2 ? &fn->func_kwdefaults
                                   : &fn->func_defaults;
-    (void)c;
     Py_XSETREF(*to, value);
     return cr_push(f, (PyObject *)fn), 0;
 }

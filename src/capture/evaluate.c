@@ -191,6 +191,7 @@ HANDLER(RETURN_VALUE) {
     if (f->gives == CR_GIVES_NONE && cr_peek(f, 1) != Py_None) return cr_break(c, "__init__() returns something");
     PyObject *result = cr_pop(f), *instead = f->instead;
     cr_call_frame *back = f->back;
+    int32_t current = f->current;
     bool is_callable = f->gives == CR_GIVES_CALLABLE;
     f->instead = NULL;
     if (f->generator) {
@@ -200,7 +201,7 @@ HANDLER(RETURN_VALUE) {
     cr_pop_frame(c);
     if (instead) Py_SETREF(result, instead == CR_DELETED ? NULL : instead);
     if (back && result) cr_push(back, result);
-    else if (!back) c->result = result;
+    else if (!back) c->result = result, c->returned = current;
     if (is_callable) cr_push(back, NULL);
     return 0;
 }

@@ -107,6 +107,7 @@ typedef struct cr_capture {
     cr_fakes fakes;
     cr_call_frame *frame;   /* the innermost */
     PyObject *result;       /* what the outermost returned; owned */
+    int32_t returned;       /* ... at this instruction */
     cr_map constants;       /* containers that code objects hold: they are themselves wherever they are used */
     PyObject *kept;         /* list: what addresses in maps belong to */
     PyObject *reason;       /* why it ended early; owned str */

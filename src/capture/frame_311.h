@@ -9,5 +9,9 @@ static inline int cr_frame_at(const cr_frame *f) { return (int)(f->prev_instr - 
 /* The one that runs. */
 static inline int cr_frame_running(const cr_frame *f) { return cr_frame_at(f) - 1; }
 static inline void cr_frame_set_at(cr_frame *f, int unit) { f->prev_instr = _PyCode_CODE(f->f_code) + unit - 1; }
+static inline void cr_frame_set_running(cr_frame *f, int unit) { cr_frame_set_at(f, unit + 1); }
+
+static inline cr_frame *cr_thread_frame(PyThreadState *thread) { return thread->cframe->current_frame; }
+static inline void cr_thread_set_frame(PyThreadState *thread, cr_frame *f) { thread->cframe->current_frame = f; }
 
 #endif

@@ -10,6 +10,8 @@
 #define Py_BUILD_CORE 1
 #include "capture/hook.h"
 
+#include <pthread.h>
+
 enum { STACK_LIMIT = 2 << 20 };
 
 static _Thread_local cr_activation *current;
@@ -17,6 +19,19 @@ static _Thread_local cr_frame *in_flight; /* being passed on to another hook */
 static _PyFrameEvalFunction beneath = _PyEval_EvalFrameDefault; /* process: for threads without an activation */
 
 static PyObject *hook(PyThreadState *thread, cr_frame *frame, int throwflag);
+
+bool cr_stack_is_short(void) {
+    static _Thread_local char *middle; /* once */
+    char here;
+    if (middle) return &here < middle;
+    pthread_attr_t attributes;
+    void *lowest = NULL;
+    size_t size = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes)) return false;
+    if (!pthread_attr_getstack(&attributes, &lowest, &size)) middle = (char *)lowest + size / 2;
+    pthread_attr_destroy(&attributes);
+    return middle && &here < middle;
+}
 
 /* What a frame that nobody takes goes to: the first hook found that is not ours. */
 static _PyFrameEvalFunction previous_of(const cr_activation *a) {

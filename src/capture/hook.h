@@ -29,6 +29,8 @@ void cr_hook_end(cr_activation *a);
 /* Lets whoever is beneath the activation run the frame, in the end CPython. */
 PyObject *cr_hook_pass(cr_activation *a, PyThreadState *thread, cr_frame *frame, int throwflag);
 
+bool cr_stack_is_short(void); /* is more than half of the thread's C stack in use? */
+
 /* What a frame holds at one of its instructions. References are owned; NULL is an unbound local. */
 typedef struct cr_state {
     PyObject **slots;   /* locals, cells, free variables, then the stack */

@@ -13,7 +13,6 @@
 
 #include <internal/pycore_object.h>
 
-#if CR_FRAME_STEPS
 typedef struct stepping {
     PyThreadState *thread;
     cr_frame *frame;
@@ -95,11 +94,43 @@ static bool binary(stepping *s, binaryfunc function) {
 static bool step_BINARY_OP(stepping *s) { return binary(s, operators[s->i->arg]); }
 static bool step_BINARY_SUBSCR(stepping *s) { return binary(s, PyObject_GetItem); }
 
+/* The truth of a value, as a bool; NULL: exception. Takes it over. */
+static PyObject *truth_of(PyObject *value) {
+    int truth = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    return truth < 0 ? NULL : PyBool_FromLong(truth);
+}
+static bool step_TO_BOOL(stepping *s) { return push(s, truth_of(pop(s))); }
+
 static bool step_COMPARE_OP(stepping *s) {
-    PyObject *b = pop(s), *a = pop(s), *result = PyObject_RichCompare(a, b, s->i->arg);
+    PyObject *b = pop(s), *a = pop(s), *result = PyObject_RichCompare(a, b, s->i->arg & ~CR_COMPARE_BOOL);
     Py_DECREF(a);
     Py_DECREF(b);
+    return push(s, s->i->arg & CR_COMPARE_BOOL ? truth_of(result) : result);
+}
+
+static PyObject *slice(PyObject *start, PyObject *stop) {
+    PyObject *made = PySlice_New(start, stop, NULL);
+    Py_DECREF(start);
+    Py_DECREF(stop);
+    return made;
+}
+
+static bool step_BINARY_SLICE(stepping *s) {
+    PyObject *stop = pop(s), *key = slice(pop(s), stop), *container = pop(s);
+    PyObject *result = key ? PyObject_GetItem(container, key) : NULL;
+    Py_DECREF(container);
+    Py_XDECREF(key);
     return push(s, result);
+}
+
+static bool step_STORE_SLICE(stepping *s) {
+    PyObject *stop = pop(s), *key = slice(pop(s), stop), *container = pop(s), *value = pop(s);
+    int failed = key ? PyObject_SetItem(container, key, value) : -1;
+    Py_XDECREF(key);
+    Py_DECREF(value);
+    Py_DECREF(container);
+    return !failed;
 }
 
 static bool step_CONTAINS_OP(stepping *s) {
@@ -135,13 +166,18 @@ static bool step_DELETE_SUBSCR(stepping *s) {
     return !failed;
 }
 
-static bool step_FORMAT_VALUE(stepping *s) {
+static PyObject *convert(PyObject *value, int how) {
     static PyObject *(*const conversions[])(PyObject *) = { NULL, PyObject_Str, PyObject_Repr, PyObject_ASCII };
-    PyObject *spec = s->i->arg & 4 ? pop(s) : NULL, *value = pop(s);
-    if (s->i->arg & 3) {
-        PyObject *converted = conversions[s->i->arg & 3](value);
-        Py_SETREF(value, converted);
-    }
+    if (!how) return value;
+    PyObject *converted = conversions[how](value);
+    Py_DECREF(value);
+    return converted;
+}
+static bool step_CONVERT_VALUE(stepping *s) { return push(s, convert(pop(s), s->i->arg)); }
+
+/* How: a conversion, and 4 where there is a format. */
+static bool format(stepping *s, int how) {
+    PyObject *spec = how & 4 ? pop(s) : NULL, *value = convert(pop(s), how & 3);
     PyObject *text = !value                                 ? NULL
                      : PyUnicode_CheckExact(value) && !spec ? Py_NewRef(value)
                                                             : PyObject_Format(value, spec);
@@ -149,6 +185,9 @@ static bool step_FORMAT_VALUE(stepping *s) {
     Py_XDECREF(spec);
     return push(s, text);
 }
+static bool step_FORMAT_VALUE(stepping *s) { return format(s, s->i->arg); }
+static bool step_FORMAT_SIMPLE(stepping *s) { return format(s, 0); }
+static bool step_FORMAT_WITH_SPEC(stepping *s) { return format(s, 4); }
 
 /* ---- attributes and variables ---- */
 
@@ -158,14 +197,19 @@ static bool step_LOAD_ATTR(stepping *s) {
     return push(s, value);
 }
 
+/* A method and its object, or something else that is called. */
+static bool push_called(stepping *s, PyObject *found, PyObject *object) {
+    if (!found) return Py_XDECREF(object), false;
+    *s->sp++ = object || CR_CALLABLE_FIRST ? found : NULL;
+    *s->sp++ = object || CR_CALLABLE_FIRST ? object : found;
+    return true;
+}
+
 static bool step_LOAD_METHOD(stepping *s) {
     PyObject *owner = pop(s), *found = NULL;
     int is_method = _PyObject_GetMethod(owner, name_of(s), &found);
-    if (!found) return Py_DECREF(owner), false;
-    *s->sp++ = is_method ? found : NULL;
-    *s->sp++ = is_method ? owner : found;
-    if (!is_method) Py_DECREF(owner);
-    return true;
+    if (!is_method) Py_CLEAR(owner);
+    return push_called(s, found, owner);
 }
 
 static bool step_STORE_ATTR(stepping *s) {
@@ -263,16 +307,37 @@ static bool step_BUILD_MAP(stepping *s) {
     return push(s, dict);
 }
 
+static bool step_SET_FUNCTION_ATTRIBUTE(stepping *s) {
+    PyFunctionObject *function = (PyFunctionObject *)pop(s);
+    PyObject *value = pop(s);
+    PyObject **to = s->i->arg == 8   ? &function->func_closure
+                    : s->i->arg == 4 ? &function->func_annotations
+                    : s->i->arg == 2 ? &function->func_kwdefaults
+                                     : &function->func_defaults;
+    *to = value; /* of a function that was made a moment ago */
+    return push(s, (PyObject *)function);
+}
+
 /* ---- calls ---- */
 
-static bool step_CALL(stepping *s) {
-    int total = s->i->arg;
-    PyObject **base = s->sp - total - 2, *kwnames = NULL;
-    if (s->i->kwnames >= 0) kwnames = PyTuple_GET_ITEM(s->code->co_consts, s->i->kwnames);
-    int is_method = base[0] != NULL, nkw = kwnames ? (int)PyTuple_GET_SIZE(kwnames) : 0;
-    PyObject *result = s->call(s->user, base[!is_method], base + 2 - is_method, total + is_method - nkw, kwnames);
+/* Stack: CR_CALLABLE_FIRST, then `total` arguments. */
+static bool call_with(stepping *s, int total, PyObject *kwnames) {
+    PyObject **base = s->sp - total - 2;
+    int is_method = base[CR_CALLABLE_FIRST] != NULL, nkw = kwnames ? (int)PyTuple_GET_SIZE(kwnames) : 0;
+    PyObject *callable = base[CR_CALLABLE_FIRST || is_method ? 0 : 1];
+    PyObject *result = s->call(s->user, callable, base + 2 - is_method, total + is_method - nkw, kwnames);
     while (s->sp > base) Py_XDECREF(pop(s));
     return push(s, result);
+}
+static bool step_CALL(stepping *s) {
+    return call_with(s, s->i->arg, s->i->kwnames < 0 ? NULL : PyTuple_GET_ITEM(s->code->co_consts, s->i->kwnames));
+}
+
+static bool step_CALL_KW(stepping *s) {
+    PyObject *kwnames = pop(s);
+    bool done = call_with(s, s->i->arg, kwnames);
+    Py_DECREF(kwnames);
+    return done;
 }
 
 /* f(*args, **kwargs), both as they are on the stack: an exact tuple, and an exact dict whose keys are texts. */
@@ -296,12 +361,12 @@ static PyObject *call_spread(const stepping *s, PyObject *callable, PyObject *ar
 }
 
 static bool step_CALL_FUNCTION_EX(stepping *s) {
-    PyObject *kwargs = s->i->arg & 1 ? pop(s) : NULL, *args = pop(s), *callable = pop(s), *null = pop(s);
-    PyObject *result = call_spread(s, callable, args, kwargs);
-    Py_DECREF(callable);
+    PyObject *kwargs = s->i->arg & 1 ? pop(s) : NULL, *args = pop(s), *upper = pop(s), *lower = pop(s);
+    PyObject *result = call_spread(s, CR_CALLABLE_FIRST ? lower : upper, args, kwargs);
+    Py_XDECREF(lower);
+    Py_XDECREF(upper);
     Py_DECREF(args);
     Py_XDECREF(kwargs);
-    Py_XDECREF(null);
     return push(s, result);
 }
 
@@ -323,7 +388,7 @@ static bool step_BEFORE_WITH(stepping *s) {
 static bool step_IMPORT_NAME(stepping *s) {
     PyObject *names = pop(s), *level = pop(s);
     PyObject *module = PyImport_ImportModuleLevelObject(name_of(s), s->frame->f_globals, Py_None, names,
-                                                        _PyLong_AsInt(level));
+                                                        (int)PyLong_AsLong(level));
     Py_DECREF(level);
     Py_DECREF(names);
     return push(s, module);
@@ -353,7 +418,11 @@ static bool has_texts(PyObject *dict) {
 /* Is __import__ the one that CPython has? */
 static bool imports_plainly(const stepping *s) {
     PyObject *now = PyDict_GetItemString(s->frame->f_builtins, "__import__");
+#if PY_VERSION_HEX < 0x030C0000
     return now && now == s->thread->interp->import_func;
+#else
+    return now && now == s->thread->interp->imports.import_func;
+#endif
 }
 
 /* Ways through an instruction that have rules of their own are CPython's. */
@@ -366,11 +435,10 @@ static bool is_usual(const stepping *s) {
     case CR_I_STORE_GLOBAL: return PyDict_CheckExact(s->frame->f_globals);
     case CR_I_IMPORT_NAME: return imports_plainly(s);
     case CR_I_IMPORT_FROM: { /* a submodule that is being imported is looked for elsewhere */
-        PyObject *found = NULL;
-        int has = _PyObject_LookupAttr(top(s, 1), name_of(s), &found);
+        PyObject *found = PyObject_GetAttr(top(s, 1), name_of(s));
+        if (!found) PyErr_Clear();
         Py_XDECREF(found);
-        if (has < 0) PyErr_Clear();
-        return has > 0;
+        return found;
     }
     default: return true;
     }
@@ -384,12 +452,18 @@ static const step_fn steps[CR_I_COUNT] = {
     STEP(UNARY_NOT),
     STEP(BINARY_OP),
     STEP(BINARY_SUBSCR),
+    STEP(TO_BOOL),
     STEP(COMPARE_OP),
+    STEP(BINARY_SLICE),
+    STEP(STORE_SLICE),
     STEP(CONTAINS_OP),
     STEP(IS_OP),
     STEP(STORE_SUBSCR),
     STEP(DELETE_SUBSCR),
+    STEP(CONVERT_VALUE),
     STEP(FORMAT_VALUE),
+    STEP(FORMAT_SIMPLE),
+    STEP(FORMAT_WITH_SPEC),
     STEP(LOAD_ATTR),
     STEP(LOAD_METHOD),
     STEP(STORE_ATTR),
@@ -406,7 +480,9 @@ static const step_fn steps[CR_I_COUNT] = {
     STEP(MAP_ADD),
     STEP(BUILD_SET),
     STEP(BUILD_MAP),
+    STEP(SET_FUNCTION_ATTRIBUTE),
     STEP(CALL),
+    STEP(CALL_KW),
     STEP(CALL_FUNCTION_EX),
     STEP(BEFORE_WITH),
     STEP(IMPORT_NAME),
@@ -424,16 +500,12 @@ cr_stepped cr_step(PyThreadState *thread, cr_frame *frame, int32_t *at, cr_step_
     s.sp = cr_frame_slots(frame) + cr_frame_top(frame);
     if (!steps[s.i->id] || !is_usual(&s)) return CR_STEP_NOT;
     if (Py_EnterRecursiveCall("")) return CR_STEP_RAISED;
+    *cr_thread_room(thread) -= CR_FRAME_CLEARS; /* from 3.12 on levels of C and of Python are counted apart */
     cr_frame_link(frame, thread, s.i->own);
     bool done = steps[s.i->id](&s);
     cr_frame_unlink(frame, thread, (int)(s.sp - cr_frame_slots(frame)));
+    *cr_thread_room(thread) += CR_FRAME_CLEARS;
     Py_LeaveRecursiveCall();
     *at = done ? s.next : *at;
     return done ? CR_STEPPED : CR_STEP_RAISED;
 }
-#else
-cr_stepped cr_step(PyThreadState *thread, cr_frame *frame, int32_t *at, cr_step_call call, void *user) {
-    (void)thread, (void)frame, (void)at, (void)call, (void)user;
-    return CR_STEP_NOT;
-}
-#endif

@@ -30,11 +30,11 @@ SWITCHES = ({}, {"miss_once": True}, {"fail_graphs": True})
 
 def recorded(text):
     """What is compared of "kind entries ops" as recorded on 3.11. How many entries there are behind a break depends on
-    what CPython calls there; later versions capture nothing after one."""
+    what CPython calls there."""
     if not text or not text.startswith("break"):
         return text
     kind, _, ops = text.split()
-    return kind if sys.version_info >= (3, 12) else (kind, ops)
+    return kind, ops
 
 
 def describe(value, seen):

@@ -1,5 +1,4 @@
 """E1, E3, E4, E7, E8: names of cresset._dynamo and cresset.compiler, each with its errors."""
-import sys
 
 import pytest
 
@@ -132,9 +131,6 @@ def test_explain():
         print(end="")
         return y * 2 - 1
     found = dynamo.explain(f)(cresset.ones(2))
-    if sys.version_info >= (3, 12):  # the rest of the function runs plain there
-        assert (found.graph_count, found.graph_break_count, found.op_count) == (1, 0, 1)
-        return
     assert (found.graph_count, found.graph_break_count, found.op_count, found.ops_per_graph) == (2, 1, 3, [1, 2])
     assert len(found.graphs) == 2 and "aten.add" in str(found.graphs[0]) and found.out_guards
     assert len(found.break_reasons) == 1 and "print() is called" in found.break_reasons[0]
