@@ -507,7 +507,8 @@ def test_nothing_happens_before_a_recursion_error():
             with contextlib.suppress(RecursionError):
                 deep(run, n, log)
             found.append(tuple(log))
-        assert found[0] == ("begun", "behind") and found[-1] == () and set(found) == {found[0], ()}
+        assert found[0] == ("begun", "behind") and found[-1] == () and found == sorted(found, reverse=True)
+        assert found.count(("begun",)) <= 1  # up to 3.11 a call of id() takes a level, too
     assert compiled._counts()["breaks"]
 
 
