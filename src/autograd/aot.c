@@ -26,6 +26,7 @@ void cr_aot_release(cr_aot *a) {
     }
     cr_vec_dispose(&a->backwards);
     cr_vec_dispose(&a->sources);
+    cr_vec_dispose(&a->edges);
     cr_vec_dispose(&a->updates);
     cr_plan_release(a->epilogue);
     cr_cut_dispose(&a->cut);
@@ -294,6 +295,20 @@ static cr_status make_functional(cr_aot *a, const cr_recorded *r) {
 
 /* ---- code ---- */
 
+/* Leaves get their gradients, and hooks see them, as soon as eager code would have them; the others when their turn
+ * comes, whatever the order here. */
+static cr_status order_edges(cr_aot *a) {
+    for (uint32_t i = 0; i < a->sources.n; i++) {
+        if (!a->sources.at[i].tensor) continue;
+        CR_TRY(cr_vec_push(&a->edges, i));
+        for (size_t k = a->edges.n - 1; k && a->joint.finished[a->edges.at[k - 1]] > a->joint.finished[i]; k--) {
+            a->edges.at[k] = a->edges.at[k - 1];
+            a->edges.at[k - 1] = i;
+        }
+    }
+    return CR_OK;
+}
+
 static cr_status differentiate(cr_aot *a, const cr_recorded *r) {
     size_t nresults = a->updates.n + a->meta.roots.n;
     a->wrt = cr_calloc(a->sources.n + 1, sizeof *a->wrt);
@@ -306,7 +321,8 @@ static cr_status differentiate(cr_aot *a, const cr_recorded *r) {
     for (size_t i = 0; i < nresults; i++) a->through[i] = i >= a->updates.n || !a->updates.at[i].hidden;
     cr_differentiation how = { .wrt = a->wrt, .through = a->through };
     CR_TRY(cr_differentiate(a->functional, &how, &a->joint));
-    if (!a->joint.ntangents) cr_joint_dispose(&a->joint); /* nothing requires grad */
+    if (a->joint.ntangents) return order_edges(a);
+    cr_joint_dispose(&a->joint); /* nothing requires grad */
     return CR_OK;
 }
 
@@ -450,6 +466,7 @@ static cr_status compile_all(cr_aot *a, const cr_recorded *r) {
         CR_TRY(find_stale(a, r));
         CR_TRY(choose_saved(a));
         CR_TRY(cr__cut_forward(&a->joint, a->saved, &a->cut));
+        CR_TRY(cr__cut_share(&a->cut, a->joint.nforward));
         return compile(a, CR_AOT_FORWARD, a->cut.forward, &a->forward);
     }
     CR_TRY(cr_graph_copy(a->functional, &plain));

@@ -30,6 +30,7 @@ struct cr_aot {
     cr_cut cut;
     cr_aot_code forward;
     CR_VEC(cr__source) sources;
+    CR_VEC(uint32_t) edges;      /* the sources that are tensors, in the order of their gradients in eager code */
     CR_VEC(cr__update) updates;
     CR_VEC(cr__backward) backwards;
     int lock;                    /* atomic: of backwards */

@@ -84,7 +84,7 @@ void cr_grad_node_release(cr_grad_node *n);
 const cr_op *cr_grad_node_op(const cr_grad_node *n); /* NULL: it puts a leaf's gradient into place, or is a function */
 void cr_grad_node_name(const cr_grad_node *n, cr_str *out); /* "MulBackward0", "AccumulateGrad", a function's own */
 uint32_t cr_grad_node_results(const cr_grad_node *n); /* how many tensor results */
-uint64_t cr_grad_node_order(const cr_grad_node *n); /* later ones have more; 0: of a leaf */
+uint64_t cr_grad_node_order(const cr_grad_node *n); /* later ones have more; UINT64_MAX: of a leaf */
 /* Two words for the front end: the object that shows the node (borrowed), and one that the node owns. */
 void **cr_grad_node_shown(cr_grad_node *n);
 typedef struct cr_node_note {

@@ -21,6 +21,7 @@ cr_status cr_grad_node_hook(cr_grad_node *n, bool before, const cr_node_hook *ho
                        : before ? cr_vec_push(&extra->before, *hook)
                                 : cr_vec_push(&extra->after, *hook);
     cr__unlock(&n->lock);
+    if (n->leaf) __atomic_store_n(&cr__leaf_hooks, true, __ATOMIC_RELAXED);
     if (status) hook->release(hook->user);
     else cr__collect_add(hook->traverse);
     return status;

@@ -144,7 +144,9 @@ static cr_status build_forward(cutter *c, cr_cut *out) {
         if (c->needed[n] && n < c->j->forward_nodes) CR_TRY(copy_node(c, cr_graph_node(c->from, n)));
     cr_arg *args = cr_graph_alloc(c->to, (c->j->nforward + cr_graph_value_count(c->from) + 1) * sizeof *args);
     out->primal = cr_alloc((cr_graph_value_count(c->from) + 1u) * sizeof *out->primal);
-    if (!args || !out->primal) return CR_ENOMEM;
+    out->result = cr_alloc((cr_graph_value_count(c->from) + 1u) * sizeof *out->result);
+    out->given = cr_calloc(cr_graph_value_count(c->from) + 1u, sizeof *out->given);
+    if (!args || !out->primal || !out->result || !out->given) return CR_ENOMEM;
     size_t k = 0;
     for (uint32_t i = 0; i < c->j->nforward; i++) CR_TRY(map_arg(c, &output->args[i], &args[k++]));
     for (int tensors = 1; tensors >= 0; tensors--)
@@ -153,8 +155,13 @@ static cr_status build_forward(cutter *c, cr_cut *out) {
             for (uint32_t v = node->first; v < node->first + node->nvalues && n < c->j->forward_nodes; v++) {
                 if (!c->saved[v] || is_tensor(c->from, v) != (bool)tensors) continue;
                 bool primal = tensors && node->kind == CR_NODE_PLACEHOLDER; /* the caller has it already */
-                if (tensors) out->primal[out->nsaved++] = primal ? (int32_t)place : -1;
-                else out->nnumbers++;
+                if (tensors) {
+                    out->result[out->nsaved] = -1;
+                    out->given[out->nsaved] = !primal;
+                    out->primal[out->nsaved++] = primal ? (int32_t)place : -1;
+                } else {
+                    out->nnumbers++;
+                }
                 out->nmade += tensors && !primal;
                 if (!primal) args[k++] = c->map[v];
             }
@@ -209,7 +216,36 @@ cr_status cr__cut_forward(const cr_joint *j, const bool *saved, cr_cut *out) {
 void cr_cut_dispose(cr_cut *c) {
     cr_graph_release(c->forward);
     cr_free(c->primal);
+    cr_free(c->result);
+    cr_free(c->given);
     *c = (cr_cut){ .forward = NULL };
+}
+
+static uint64_t storage_of(const cr_graph *g, const cr_arg *a) {
+    const cr_meta *m = a->kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)a->u.i)->meta : NULL;
+    return m ? m->storage : 0;
+}
+
+cr_status cr__cut_share(cr_cut *c, uint32_t nresults) {
+    const cr_node *output = cr_graph_node(c->forward, cr_graph_output(c->forward));
+    cr_arg *args = cr_graph_alloc(c->forward, (output->nargs + 1u) * sizeof *args);
+    uint32_t n = nresults, at = nresults;
+    if (!args) return CR_ENOMEM;
+    memcpy(args, output->args, nresults * sizeof *args);
+    for (uint32_t i = 0; i < c->nsaved; i++) {
+        if (c->primal[i] >= 0) continue;
+        const cr_arg *made = &output->args[at++];
+        uint64_t memory = storage_of(c->forward, made);
+        for (uint32_t k = 0; k < nresults && c->given[i]; k++) {
+            bool same = args[k].kind == CR_ARG_VALUE && args[k].u.i == made->u.i;
+            if (same || (memory && storage_of(c->forward, &args[k]) == memory)) c->result[i] = (int32_t)k;
+            c->given[i] = !same;
+        }
+        if (c->given[i]) args[n++] = *made;
+    }
+    c->nmade = n - nresults;
+    memcpy(args + n, output->args + at, c->nnumbers * sizeof *args);
+    return cr_graph_set_output(c->forward, args, n + c->nnumbers);
 }
 
 cr_status cr__cut_backward(const cr_joint *j, const bool *saved, cr_graph **out) {
@@ -279,10 +315,52 @@ cr_status cr__cut_complete(const cr_joint *j, bool *saved) {
     return status;
 }
 
+/* ---- views ---- */
+
+static void mark_result(void *user, uint32_t v) { ((bool *)user)[v] = true; }
+
+/* The value whose memory the view shows; CR_NO_VALUE: none. */
+static uint32_t shown_by(const cr_graph *g, uint32_t view) {
+    const cr_node *node = cr_graph_node(g, cr_graph_value(g, view)->node);
+    const cr_meta *meta = cr_graph_value(g, view)->meta;
+    if (node->kind != CR_NODE_CALL || !meta || !cr__value_is_view(g, view)) return CR_NO_VALUE;
+    for (uint16_t i = 0; i < node->nargs; i++) {
+        const cr_arg *arg = &node->args[i];
+        const cr_meta *of = arg->kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)arg->u.i)->meta : NULL;
+        if (of && of->storage == meta->storage) return (uint32_t)arg->u.i;
+    }
+    return CR_NO_VALUE;
+}
+
+/* Views of what is there anyway, primals and results, are taken again instead of being saved: they cost nothing, and a
+ * later write to what they show is a write to what was saved. */
+static cr_status save_roots(const cr_joint *j, bool *saved) {
+    const cr_graph *g = j->graph;
+    uint32_t n = cr_graph_value_count(g);
+    const cr_node *output = cr_graph_node(g, cr_graph_output(g));
+    bool *there = cr_calloc(n + 1u, sizeof *there);
+    if (!there) return CR_ENOMEM;
+    cr_args_visit_values(output->args, j->nforward, mark_result, there);
+    for (uint32_t v = 0; v < n; v++) {
+        uint32_t root = v;
+        if (!saved[v]) continue;
+        for (uint32_t of = v; of != CR_NO_VALUE; of = shown_by(g, of)) root = of;
+        bool primal = cr_graph_node(g, cr_graph_value(g, root)->node)->kind == CR_NODE_PLACEHOLDER;
+        if (root == v || (!primal && !there[root])) continue;
+        saved[v] = false;
+        saved[root] = true;
+    }
+    cr_free(there);
+    return cr__cut_complete(j, saved);
+}
+
 cr_status cr__cut_choose(const cr_joint *j, const cr_partition_options *how, bool *saved) {
     cr_parts parts;
     cr_partition_options cut = *how;
-    if (how->kind == CR_PARTITION_DEFAULT && !j->checkpoints.n) return cr__cut_reads(j, true, saved);
+    if (how->kind == CR_PARTITION_DEFAULT && !j->checkpoints.n) {
+        CR_TRY(cr__cut_reads(j, true, saved));
+        return save_roots(j, saved);
+    }
     cut.kind = CR_PARTITION_MIN_CUT; /* what checkpoint regions say is more than the default */
     CR_TRY(cr_partition(j, &cut, &parts));
     for (size_t i = 0; i < parts.saved.n; i++) {

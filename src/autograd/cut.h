@@ -7,10 +7,15 @@
 typedef struct cr_cut {
     cr_graph *forward;        /* (primals) -> (results, saved tensors that are no primals, saved numbers) */
     uint32_t nsaved, nnumbers;
-    uint32_t nmade;           /* saved tensors that the forward part gives */
+    uint32_t nmade;           /* saved tensors that the forward part gives besides its results */
     int32_t *primal;          /* per saved tensor: the primal that it is; -1: none */
+    int32_t *result;          /* per saved tensor: the result in whose memory it lies, after cr__cut_share; -1: none */
+    bool *given;              /* per saved tensor: the forward part gives it as one of `nmade` */
 } cr_cut;
 void cr_cut_dispose(cr_cut *c);
+/* The forward part gives each tensor once: saved ones that are among its results are taken from there, so that a write
+ * to a result is a write to what was saved, whatever the compiler makes of the graph. */
+CR_NODISCARD cr_status cr__cut_share(cr_cut *c, uint32_t nresults);
 /* saved: per value of the joint graph. */
 CR_NODISCARD cr_status cr__cut_forward(const cr_joint *j, const bool *saved, cr_cut *out);
 /* (saved numbers, saved tensors, tangents) -> one gradient per primal, NONE where none is due. CR_EVALUE: it needs a

@@ -13,12 +13,15 @@ typedef struct walker {
     cr__path path;
     const cr_op *add;
     cr_arg *sum;       /* per value of the forward part; NONE: no gradient has come yet */
+    uint32_t *came;    /* per value: the number of the last gradient that came to it */
+    uint32_t gradients; /* so far */
     cr_arena arena;    /* lists of results and their gradients */
 } walker;
 
 void cr_joint_dispose(cr_joint *j) {
     cr_graph_release(j->graph);
     cr_free(j->tangent_of);
+    cr_free(j->finished);
     cr_vec_dispose(&j->checkpoints);
     *j = (cr_joint){ .graph = NULL };
 }
@@ -34,6 +37,7 @@ static cr_status add_to(walker *w, const cr_arg *value, const cr_arg *grad) {
         return CR_OK;
     }
     cr_arg *sum = &w->sum[value->u.i];
+    w->came[value->u.i] = ++w->gradients;
     if (sum->kind == CR_ARG_NONE) return *sum = *grad, CR_OK;
     if (!w->add && !(w->add = cr_op_find("aten::add.Tensor")))
         return CR_FAIL(CR_ENOTFOUND, "there is no op 'aten::add.Tensor'");
@@ -172,10 +176,27 @@ static cr_status finish(walker *w, cr_arg *outputs) {
     for (uint32_t n = cr_graph_first(w->path.to); i < j->nprimals; n = cr_graph_next(w->path.to, n), i++) {
         uint32_t v = cr_graph_node(w->path.to, n)->first;
         outputs[j->nforward + i] = w->sum[v];
+        j->finished[i] = w->came[v];
     }
     CR_TRY(cr_graph_set_origin(w->path.to, NULL));
     CR_TRY(cr_graph_set_output(w->path.to, outputs, j->nforward + (size_t)j->nprimals));
     return cr__drop_histories(w->path.to);
+}
+
+/* Views of what is replaced lie in the memory of what stands for it then. */
+static cr_status move_views(cr_graph *g, uint32_t value, const cr_arg *by) {
+    const cr_meta *from = cr_graph_value(g, value)->meta;
+    const cr_meta *to = by->kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)by->u.i)->meta : NULL;
+    uint64_t storage = from ? from->storage : 0;
+    for (uint32_t v = 0; storage && to && v < cr_graph_value_count(g); v++) {
+        const cr_meta *m = cr_graph_value(g, v)->meta;
+        if (v == value || !m || m->storage != storage) continue;
+        cr_meta moved;
+        cr_meta_copy(&moved, m);
+        moved.storage = to->storage;
+        CR_TRY(cr_graph_set_meta(g, v, &moved));
+    }
+    return CR_OK;
 }
 
 /* What gave a value other data without its history, or a backward of its own, has served: the data alone stay. */
@@ -186,8 +207,11 @@ cr_status cr__drop_histories(cr_graph *g) {
         if (node->kind != CR_NODE_CALL) continue;
         bool function = cr_op_facts(node->op)->region.kind == CR_REGION_FUNCTION;
         if (!function && strcmp(node->op->name, "cresset::with_data")) continue;
-        for (uint32_t i = 0; i < node->nvalues; i++)
-            CR_TRY(cr_graph_replace(g, node->first + i, function ? node->args[2].u.list[i] : node->args[0], n));
+        for (uint32_t i = 0; i < node->nvalues; i++) {
+            cr_arg data = function ? node->args[2].u.list[i] : node->args[0];
+            CR_TRY(move_views(g, node->first + i, &data));
+            CR_TRY(cr_graph_replace(g, node->first + i, data, n));
+        }
         CR_TRY(cr_graph_erase(g, n));
     }
     return CR_OK;
@@ -209,8 +233,10 @@ static cr_status differentiate(walker *w, const cr_graph *g, const cr_differenti
     j->nforward = output->nargs;
     j->forward_nodes = cr_graph_node_limit(w->path.to);
     j->tangent_of = cr_alloc((j->nforward + 1u) * sizeof *j->tangent_of);
+    j->finished = cr_alloc((j->nprimals + 1u) * sizeof *j->finished);
     w->sum = cr_graph_alloc(w->path.to, (cr_graph_value_count(w->path.to) + 1u) * sizeof *w->sum);
-    if (!j->tangent_of || !w->sum) return CR_ENOMEM;
+    w->came = cr_arena_calloc(&w->arena, cr_graph_value_count(w->path.to) + 1u, sizeof *w->came);
+    if (!j->tangent_of || !j->finished || !w->sum || !w->came) return CR_ENOMEM;
     for (uint32_t v = 0; v < cr_graph_value_count(w->path.to); v++) w->sum[v] = cr_arg_none();
     uint32_t last = last_node(w->path.to);
     CR_TRY(add_tangents(w, how, outputs));

@@ -1,6 +1,7 @@
 /* engine.c: the backward walk. Nodes wait in a heap, the latest first: whoever sends a gradient to a node was recorded
- * after it, so when a node is taken out, all its gradients are there. No node is visited that no gradient reaches, and,
- * when only some tensors are asked for, none that does not lead to them. */
+ * after it, so when a node is taken out, all its gradients are there. The sinks of leaves come last, or, where that can
+ * be seen, right after the first node that used them: then their gradient is whole. No node is visited that no gradient
+ * reaches, and, when only some tensors are asked for, none that does not lead to them. */
 #include "autograd/internal.h"
 
 #include "ops/formula.h"
@@ -10,6 +11,7 @@
 typedef struct pending {
     cr_grad_node *node; /* retained */
     cr_tensor **grads; /* per tensor result; owned; NULL: none yet */
+    uint64_t order;
     bool queued, needed;
 } pending;
 typedef struct capture {
@@ -39,11 +41,11 @@ static cr_status place_of(walk *w, cr_grad_node *node, size_t *out) {
     if (!grads) return CR_ENOMEM;
     cr_grad_node_retain(node);
     *out = w->all.n;
-    w->all.at[w->all.n++] = (pending){ .node = node, .grads = grads };
+    w->all.at[w->all.n++] = (pending){ .node = node, .grads = grads, .order = node->order };
     return CR_OK;
 }
 
-static uint64_t order_at(const walk *w, size_t i) { return w->all.at[w->heap.at[i]].node->order; }
+static uint64_t order_at(const walk *w, size_t i) { return w->all.at[w->heap.at[i]].order; }
 
 static void swap(walk *w, size_t i, size_t k) {
     size_t place = w->heap.at[i];
@@ -441,7 +443,36 @@ static cr_status start(walk *w) {
 
 static int by_order(const void *a, const void *b) {
     const pending *x = a, *y = b;
-    return x->node->order < y->node->order ? -1 : x->node->order > y->node->order;
+    return x->order < y->order ? -1 : x->order > y->order;
+}
+
+bool cr__leaf_hooks;
+
+/* Finds everything that can be reached, and the place of each sink: right behind the first node that used its leaf, in
+ * the order of that node's edges. */
+static cr_status place_sinks(walk *w) {
+    for (size_t at = 0; at < w->all.n; at++) {
+        const cr_grad_node *n = w->all.at[at].node;
+        for (uint32_t i = 0; i < n->nslots; i++) {
+            const cr_grad_node *to = n->slots[i].edge.node;
+            uint64_t behind = n->order - 1 - CR_MIN(i, (1u << CR__ORDER_BITS) - 2);
+            size_t place;
+            if (!to) continue;
+            CR_TRY(place_of(w, n->slots[i].edge.node, &place));
+            pending *p = &w->all.at[place];
+            if (to->leaf && (!p->order || behind < p->order)) p->order = behind;
+        }
+    }
+    qsort(w->all.at, w->all.n, sizeof *w->all.at, by_order);
+    w->heap.n = 0;
+    for (size_t at = 0; at < w->all.n; at++) {
+        pending *p = &w->all.at[at];
+        bool queued = p->queued;
+        CR_TRY(cr_map_put(&w->index, &p->node, sizeof p->node, at));
+        p->queued = false;
+        if (queued) CR_TRY(heap_push(w, at));
+    }
+    return CR_OK;
 }
 
 /* Which nodes lead to an input: all that can be reached, oldest first. */
@@ -456,27 +487,15 @@ static cr_status mark(walk *w) {
             return CR_FAIL(CR_ERUNTIME, "One of the differentiated Tensors does not require grad");
         CR_TRY(cr__edge_of(w->b->inputs[i], &w->captures[i].edge));
     }
-    for (size_t at = 0; at < w->all.n; at++) {
-        const cr_grad_node *n = w->all.at[at].node;
-        for (uint32_t i = 0; i < n->nslots; i++) {
-            size_t unused;
-            if (n->slots[i].edge.node) CR_TRY(place_of(w, n->slots[i].edge.node, &unused));
-        }
-    }
-    qsort(w->all.at, w->all.n, sizeof *w->all.at, by_order);
-    w->heap.n = 0;
+    CR_TRY(place_sinks(w));
     for (size_t at = 0; at < w->all.n; at++) {
         pending *p = &w->all.at[at];
-        CR_TRY(cr_map_put(&w->index, &p->node, sizeof p->node, at));
         for (size_t i = 0; i < w->b->ninputs; i++) p->needed |= w->captures[i].edge.node == p->node;
         for (uint32_t i = 0; i < p->node->nslots && !p->needed; i++) {
             uint64_t to;
             cr_grad_node *next = p->node->slots[i].edge.node;
             p->needed = next && cr_map_find(&w->index, &next, sizeof next, &to) && w->all.at[to].needed;
         }
-        bool queued = p->queued;
-        p->queued = false;
-        if (queued) CR_TRY(heap_push(w, at));
     }
     return CR_OK;
 }
@@ -499,6 +518,7 @@ static cr_status finish(walk *w) {
 static cr_status run(walk *w) {
     CR_TRY(start(w));
     if (w->captures) CR_TRY(mark(w));
+    else if (__atomic_load_n(&cr__leaf_hooks, __ATOMIC_RELAXED)) CR_TRY(place_sinks(w));
     while (w->heap.n) {
         size_t place = heap_pop(w);
         if (w->captures && !w->all.at[place].needed) continue;

@@ -67,10 +67,11 @@ static bool is_updated(const cr_aot *a, const cr_arg *inputs, const cr_tensor *t
     return false;
 }
 
-/* The i-th saved tensor: an input, or one that the code gave; `made` counts those. */
+/* The i-th saved tensor: an input, a result, or one that the code gave besides; `made` counts those. */
 static cr_tensor *saved_tensor(const cr_aot *a, const cr_arg *inputs, const cr_arg *forward, uint32_t i,
                                uint32_t *made) {
     if (a->cut.primal[i] >= 0) return cr__aot_source(a, inputs, (size_t)a->cut.primal[i]);
+    if (!a->cut.given[i]) return forward[a->cut.result[i]].u.t;
     return forward[a->joint.nforward + (*made)++].u.t;
 }
 
@@ -154,8 +155,10 @@ static cr_status run_backward(kept *k, const cr_aot_code *code, cr_tensor *const
         if (!status) args[n++] = cr_arg_tensor(t);
     }
     if (!status) status = code->run(code->code, args, n, results, nout);
-    for (uint32_t i = 0, at = 0; i < nout && !status; i++)
-        if (a->sources.at[i].tensor) out[at++] = results[i].kind == CR_ARG_TENSOR ? results[i].u.t : NULL;
+    for (size_t i = 0; i < a->edges.n && !status; i++) {
+        const cr_arg *made = &results[a->edges.at[i]];
+        out[i] = made->kind == CR_ARG_TENSOR ? made->u.t : NULL;
+    }
     cr_results_release(args + first, n - first);
     cr_free(args);
     return status;
@@ -333,6 +336,28 @@ static cr_status save_again(kept *k, const cr_arg *inputs, const cr_arg *forward
     return CR_OK;
 }
 
+static bool fills(const cr_tensor *t, const cr_tensor *whole) {
+    return t->meta.dtype == whole->meta.dtype &&
+           cr_meta_numel(NULL, &t->meta) == cr_meta_numel(NULL, &whole->meta) &&
+           cr_meta_is_dense(NULL, &t->meta) == CR_YES && cr_meta_is_dense(NULL, &whole->meta) == CR_YES;
+}
+
+/* A saved tensor of which a result is a view lies in the result's memory, also where the code gives both apart. */
+static cr_status join_saved(const cr_aot *a, cr_arg *forward) {
+    for (uint32_t i = 0, made = 0; i < a->cut.nsaved; i++) {
+        if (!a->cut.given[i]) continue;
+        cr_arg *saved = &forward[a->joint.nforward + made++];
+        if (a->cut.result[i] < 0) continue;
+        cr_tensor *whole = forward[a->cut.result[i]].u.t, *alias, own = *saved->u.t;
+        if (own.storage == whole->storage || !fills(&own, whole)) continue;
+        own.meta.offset = whole->meta.offset;
+        CR_TRY(move_alias(&own, whole, whole, &alias));
+        cr_tensor_release(saved->u.t);
+        saved->u.t = alias;
+    }
+    return CR_OK;
+}
+
 /* ---- a call ---- */
 
 /* As the program itself would complain, before anything is written. */
@@ -395,11 +420,10 @@ static cr_status make_node(cr_aot *a, const cr_arg *inputs, kept **k, cr_grad_no
     *node = NULL;
     *k = NULL;
     if (!a->joint.graph) return CR_OK;
-    cr_tensor **tensors = cr_calloc(a->sources.n + 1, sizeof *tensors);
+    uint32_t n = (uint32_t)a->edges.n;
+    cr_tensor **tensors = cr_calloc(n + 1u, sizeof *tensors);
     if (!tensors) return CR_ENOMEM;
-    uint32_t n = 0;
-    for (size_t i = 0; i < a->sources.n; i++)
-        if (a->sources.at[i].tensor) tensors[n++] = cr__aot_source(a, inputs, i);
+    for (uint32_t i = 0; i < n; i++) tensors[i] = cr__aot_source(a, inputs, a->edges.at[i]);
     cr_status status = kept_create(a, k);
     if (!status) {
         status = cr_autograd_function(&table, *k, tensors, n, node);
@@ -431,6 +455,7 @@ cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results
     CR_TRY_OUT(run_forward(a, inputs, forward + all, forward, all));
     ran = true;
     CR_TRY_OUT(own_results(forward, given));
+    CR_TRY_OUT(join_saved(a, forward));
     count_writes(a, forward + a->updates.n);
     if (node) CR_TRY_OUT(attach(a, k, node, inputs, forward));
     CR_TRY_OUT(copy_back(a, inputs, forward));

@@ -36,7 +36,7 @@ struct cr_grad_node {
     const cr_node_vtable *table; /* of a function: args and results are fakes with the metas of its tensors, results a
                                   * block of their own */
     void *user;
-    uint64_t order; /* later nodes have more; 0: sinks, which come last in every walk */
+    uint64_t order; /* later nodes have more; 0: sinks, whose place among the others is each walk's (engine.c) */
     int lock; /* atomic: of hooks, keepers and what is saved */
     uint16_t nargs, nresults;
     uint32_t nslots, nouts; /* tensors among the arguments and among the results, lists opened */
@@ -80,8 +80,11 @@ CR_NODISCARD cr_status cr__node_create(const cr_op *op, const cr_arg *args, cons
                                        uint64_t keep_results, cr_tensor *before, cr_grad_node **out);
 /* CR_ERUNTIME: made in inference mode. */
 CR_NODISCARD cr_status cr__check_saved(const cr_tensor *t);
-/* The order of the next node. */
+/* The order of the next node; between two there is room for the sinks of a node. */
+#define CR__ORDER_BITS 16
 uint64_t cr__node_order(void);
+/* Has a leaf ever had a hook? Only then can be seen when it gets its gradient. Atomic. */
+extern bool cr__leaf_hooks;
 /* A fake with the tensor's meta. */
 CR_NODISCARD cr_status cr__shape_of(const cr_tensor *t, cr_tensor **out);
 /* The view became the result of `node`: its root is another tensor now, and the view is read off it when asked next. */

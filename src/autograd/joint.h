@@ -24,6 +24,7 @@ typedef struct cr_joint {
     uint32_t nprimals, ntangents, nforward;
     uint32_t forward_nodes;         /* nodes with smaller ids are the forward's, but for the tangents' placeholders */
     uint32_t *tangent_of;           /* per tangent: the forward result that it is of */
+    uint32_t *finished;             /* per primal: when a walk back has its whole gradient; later is more, 0: never */
     CR_VEC(cr_checkpoint) checkpoints;
 } cr_joint;
 void cr_joint_dispose(cr_joint *j);

@@ -117,7 +117,7 @@ void cr_grad_node_name(const cr_grad_node *n, cr_str *out) {
     }
     cr_str_add(out, "Backward0");
 }
-uint64_t cr_grad_node_order(const cr_grad_node *n) { return n->order; }
+uint64_t cr_grad_node_order(const cr_grad_node *n) { return n->leaf ? UINT64_MAX : n->order >> CR__ORDER_BITS; }
 const char *cr__node_name(const cr_grad_node *n) {
     return n->op ? n->op->name : n->table ? n->table->name(n->user) : "AccumulateGrad";
 }
@@ -340,6 +340,7 @@ static cr_status add_hook(cr_tensor *leaf, bool after, const cr_grad_hook *hook)
     cr__lock(&a->lock);
     cr_status status = after ? cr_vec_push(&a->after, *hook) : cr_vec_push(&a->hooks, *hook);
     cr__unlock(&a->lock);
+    __atomic_store_n(&cr__leaf_hooks, true, __ATOMIC_RELAXED);
     return status;
 }
 

@@ -96,7 +96,7 @@ static cr_status save_all(cr_grad_node *n, const cr_arg *args, const cr_arg *res
 
 uint64_t cr__node_order(void) {
     static uint64_t last; /* atomic */
-    return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+    return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED) << CR__ORDER_BITS;
 }
 
 cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *results, uint64_t keep_args,

@@ -458,6 +458,58 @@ def test_what_tensors_keep_of_gradients_is_settled_outside(change, said):
     assert y.grad.tolist() == [3.0, 3.0]
 
 
+def leaves_in_order(m, door):
+    seen, leaves = [], [m.tensor([1.0 + k, 2.0], dtype=m.float64, requires_grad=True) for k in range(4)]
+    for k, t in enumerate(leaves):
+        t.register_hook(lambda g, k=k: seen.append((k, g.tolist())) or g * 2)
+
+    def function(a, b, c, d):
+        u = a + b
+        v = d.sin()
+        return u * v + c * b, c.exp()
+    made = door(function)(*leaves)
+    (made[0] * 3).sum().backward()
+    return seen, [t.grad is None for t in leaves]
+
+
+@pytest.mark.parametrize("compiled", ["nop", "native"])
+def test_hooks_of_leaves_run_in_the_order_of_eager_code(compiled):
+    (theirs, none), (mine, none_here) = (leaves_in_order(torch, lambda f: f),
+                                         leaves_in_order(cresset, lambda f: aot_function(f, compiled)))
+    assert [k for k, _ in mine] == [k for k, _ in theirs] and none == none_here
+    assert all(a == pytest.approx(b, rel=1e-12) for (_, a), (_, b) in zip(mine, theirs))
+
+
+KEPT = {
+    "a result": lambda m, x: [x.tanh()],
+    "an input": lambda m, x: [x.mul_(2), x.sin()],
+    "a view of a result": lambda m, x: (lambda y: [y, y.t()[0].sin()])(x.exp()),
+    "a result that is a view": lambda m, x: [x.mul_(2).t_(), x.sin()],
+    "an input by another view": lambda m, x: (x.detach().mul_(2), [x, x.t().sin()])[1],
+}
+
+
+@pytest.mark.parametrize("compiled", ["nop", "native"])
+@pytest.mark.parametrize("name", KEPT)
+def test_a_later_write_to_what_compiled_code_saved_is_noticed(name, compiled):
+    def walk(m, door):
+        leaf = m.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        x = leaf * 1
+        results = door(lambda x: KEPT[name](m, x))(x)
+        results[0].mul_(3)
+        sum(r.sum() for r in results).backward()
+    for m, door in ((torch, lambda f: f), (cresset, lambda f: aot_function(f, compiled))):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            walk(m, door)
+
+
+def test_what_is_a_result_is_not_given_twice():
+    seen = []
+    x = cresset.rand(2, 3, requires_grad=True)
+    aot_function(lambda x: x.tanh(), graphs_of(seen))(x).sum().backward()
+    assert "return %tanh\n" in str(seen[0]._raw)
+
+
 def test_random_programs():
     """A sample of `./dev test --full aot`."""
     warnings.simplefilter("ignore")

@@ -237,8 +237,26 @@ def versions(m):
     return [x._version]
 
 
-PROGRAMS = [node_hooks, leaf_hooks, optimizer_in_backward, identity, saved_attributes, edges, edge_of_a_function,
-            several, saved_hooks, saved_hooks_twice, saved_hooks_change, saved_by_functions, on_cpu,
+def order_of_leaves(m):
+    """A leaf has its gradient, and its hooks run, as soon as that is whole, between the nodes of the walk."""
+    seen, weights = [], [leaf(m) for _ in range(4)]
+    for k, w in enumerate(weights):
+        w.register_hook(lambda g, k=k: seen.append(f"w{k}"))
+        w.register_post_accumulate_grad_hook(lambda w, k=k: seen.append([f"w{k} has", values(w.grad)]))
+    for again in range(2):  # the leaves are used again: their nodes are new or kept
+        h = weights[0] * 2
+        for k, w in enumerate(weights[1:3]):
+            h = (h * w).tanh()
+            h.register_hook(lambda g, k=k: seen.append(f"h{k}"))
+        late = weights[3].sin() * weights[1]
+        (h * late * weights[0]).sum().backward()
+        seen.append("end")
+    m.addcmul(weights[2], weights[3], weights[0]).sum().backward()
+    return seen
+
+
+PROGRAMS = [order_of_leaves, node_hooks, leaf_hooks, optimizer_in_backward, identity, saved_attributes, edges,
+            edge_of_a_function, several, saved_hooks, saved_hooks_twice, saved_hooks_change, saved_by_functions, on_cpu,
             freed_with_the_walk, versions]
 
 
