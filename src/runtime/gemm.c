@@ -113,11 +113,23 @@ static void finish_row(const rt_gemm_args *g, const gemm_kind *kind, int compute
     rt_convert(g->dtype, c, g->c_col, compute, row, 1, cols);
 }
 
+/* Is C its own addend, so that the sums may be added to where they go? */
+static bool adds_to_c(const rt_gemm_args *g, const gemm_kind *kind, int compute) {
+    bool own = !g->d || (g->d == g->c && g->d_row == g->c_row && g->d_col == 1 && g->d_batch == g->c_batch);
+    return own && kind->blend && compute == g->dtype && g->c_col == 1 && !gemm_is_zero(g->beta);
+}
+
 void gemm_finish(const rt_gemm_args *g, const gemm_kind *kind, int compute, void *tile, int64_t tile_row, bool in_c,
                  int64_t batch, int64_t i, int64_t rows, int64_t j, int64_t cols) {
     bool turned = g->c_row == 1 && g->c_col != 1 && g->dtype == RT_F32; /* rows of the tile are columns of memory */
     if (in_c && gemm_is_zero(g->beta) && gemm_is_one(g->alpha)) return;
     int64_t item = rt_itemsize(compute);
+    if (!in_c && adds_to_c(g, kind, compute)) {
+        for (int64_t r = 0; r < rows; r++)
+            kind->blend((char *)g->c + (batch * g->c_batch + (i + r) * g->c_row + j) * item, cols, gemm_real(g->beta),
+                        (char *)tile + r * tile_row * item, 1, gemm_real(g->alpha));
+        return;
+    }
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c += FINISH_COLS)
             finish_row(g, kind, compute, (char *)tile + (r * tile_row + c) * item, in_c || turned, batch, i + r, j + c,

@@ -30,11 +30,14 @@ static int lu_one(const void *arg, int64_t i) {
     return info < 0 ? -info : RT_OK;
 }
 
-/* LU of all matrices of `v` (m x n), column by column in *lu; *pivot has min(m, n) a matrix, *info one. */
-static int factor_all(stack *s, const rt_view *v, char **lu, int32_t **pivot, int32_t **info) {
+/* LU of all matrices of `v` (m x n), column by column in *lu, which is the memory of `out` (or NULL) where that lies
+ * so; *pivot has min(m, n) a matrix, *info one. */
+static int factor_all(stack *s, const rt_view *v, const rt_view *out, char **lu, int32_t **pivot, int32_t **info) {
     int64_t m = v->size[v->rank - 2], n = v->size[v->rank - 1], k = m < n ? m : n, count = batches(v, 2);
-    rt_view turned = turned_view(v);
-    int code = load_stack(s, &turned, NULL, 2, s->dtype, lu);
+    rt_view turned = turned_view(v), to = turned_view(out ? out : v);
+    bool direct = out && out->dtype == s->dtype && rt_is_contiguous(&to);
+    int code = direct ? rt_copy(s->ctx, &to, &turned) : load_stack(s, &turned, NULL, 2, s->dtype, lu);
+    if (direct) *lu = to.p;
     if (code) return code;
     *pivot = take_room(s, count * k, sizeof **pivot);
     *info = *pivot ? take_room(s, count, sizeof **info) : NULL;
@@ -45,7 +48,7 @@ static int factor_all(stack *s, const rt_view *v, char **lu, int32_t **pivot, in
 
 static int store_lu(stack *s, const rt_view *out, char *lu) {
     rt_view turned = turned_view(out);
-    return store_stack(s, &turned, lu, s->dtype);
+    return out->p == lu ? RT_OK : store_stack(s, &turned, lu, s->dtype);
 }
 
 int rt_k_lu_factor(const rt_ctx *ctx, const rt_call *c) { /* A, pivot, check_errors -> LU, pivots, info */
@@ -53,7 +56,7 @@ int rt_k_lu_factor(const rt_ctx *ctx, const rt_call *c) { /* A, pivot, check_err
     stack s = open_stack_of(ctx, v);
     char *lu;
     int32_t *pivot, *info;
-    int code = factor_all(&s, v, &lu, &pivot, &info);
+    int code = factor_all(&s, v, &c->out[0], &lu, &pivot, &info);
     for (int64_t b = 0; b < batches(v, 2) && !code && rt_arg_int(c, 2); b++)
         if (info[b]) code = singular(ctx, "linalg.lu_factor_ex", b, batches(v, 2), info[b]);
     if (!code) code = store_lu(&s, &c->out[0], lu);
@@ -75,7 +78,7 @@ static int determinant(const rt_ctx *ctx, const rt_call *c, bool logarithm) {
     zdouble *value = NULL;
     double *size = NULL;
     int32_t *pivot, *info;
-    int code = factor_all(&s, v, &lu, &pivot, &info);
+    int code = factor_all(&s, v, &c->out[1 + logarithm], &lu, &pivot, &info);
     if (!code && !((value = take_room(&s, count, sizeof *value)) && (size = take_room(&s, count, sizeof *size))))
         code = RT_ENOMEM;
     for (int64_t b = 0; b < count && !code; b++) {
@@ -187,7 +190,7 @@ int rt_k_solve_ex(const rt_ctx *ctx, const rt_call *c) { /* A, B, left, check_er
     stack s = open_stack_of(ctx, a);
     char *lu;
     int32_t *pivot, *info;
-    int code = factor_all(&s, a, &lu, &pivot, &info);
+    int code = factor_all(&s, a, &c->out[1], &lu, &pivot, &info);
     for (int64_t i = 0; i < batches(a, 2) && !code && rt_arg_int(c, 3); i++)
         if (info[i]) code = singular(ctx, "linalg.solve", i, batches(a, 2), info[i]);
     if (!code) code = solve_all(&s, &c->out[0], b, is_vector(a, b), a, lu, pivot, rt_arg_int(c, 2), false);
@@ -225,7 +228,7 @@ int rt_k_inv_ex(const rt_ctx *ctx, const rt_call *c) { /* A, check_errors -> inv
     int64_t n = a->size[a->rank - 1], count = batches(a, 2);
     char *lu, *x = NULL;
     int32_t *pivot, *info;
-    int code = factor_all(&s, a, &lu, &pivot, &info);
+    int code = factor_all(&s, a, NULL, &lu, &pivot, &info);
     for (int64_t b = 0; b < count && !code && rt_arg_int(c, 1); b++)
         if (info[b]) code = singular(ctx, "linalg.inv", b, count, info[b]);
     if (!code && !(x = take_room(&s, count * n * n, s.item))) code = RT_ENOMEM;

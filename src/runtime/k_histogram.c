@@ -67,49 +67,74 @@ int rt_k_histc(const rt_ctx *ctx, const rt_call *c) { /* self, bins, min, max */
 /* ---- edges ---- */
 
 enum { PART = 4096 }; /* elements whose bins a thread finds at a time */
-typedef struct edges { const double *x, *edge; int64_t *bin, n, bins; } edges;
+typedef struct edges {
+    const rt_view *x; /* dense, of its own dtype */
+    const double *edge, *weight; /* weight: or NULL */
+    int32_t *bin, *found; /* of each part the bins of what is inside, and how many these are */
+    double *share;        /* their weights, or NULL */
+    int64_t n, bins;
+} edges;
+
+/* Bins of up to PART elements; where only few of them are inside, nothing else is written. */
+static void find_part(const edges *e, int64_t part, const double *x, int64_t n) {
+    double low = e->edge[0], high = e->edge[e->bins], among[RT_SEARCH_LANES];
+    int64_t at[RT_SEARCH_LANES], lanes = 0, found = 0;
+    int32_t *bin = e->bin + part * PART;
+    for (int64_t i = 0; i < n; i++) {
+        bool inside = x[i] >= low && x[i] <= high;
+        among[lanes] = x[i];
+        if (inside && e->share) e->share[part * PART + found + lanes] = e->weight[part * PART + i];
+        lanes += inside;
+        if (lanes < RT_SEARCH_LANES && i + 1 < n) continue;
+        rt_search_not_above(e->edge, e->bins + 1, among, lanes, at);
+        for (int64_t k = 0; k < lanes; k++) { /* the last edge belongs to its bin */
+            int64_t b = at[k] - 1;
+            bin[found++] = (int32_t)(b < 0 ? 0 : b < e->bins ? b : e->bins - 1);
+        }
+        lanes = 0;
+    }
+    e->found[part] = (int32_t)found;
+}
 
 static int find_bins(void *arg, int64_t begin, int64_t end) { /* parts */
     const edges *e = arg;
-    double low = e->edge[0], high = e->edge[e->bins], found[RT_SEARCH_LANES];
-    int64_t last = end * PART < e->n ? end * PART : e->n, from[RT_SEARCH_LANES], at[RT_SEARCH_LANES], lanes = 0;
-    for (int64_t i = begin * PART; i < last; i++) {
-        bool inside = e->x[i] >= low && e->x[i] <= high;
-        e->bin[i] = -1;
-        if (inside) from[lanes] = i, found[lanes++] = e->x[i];
-        if (lanes < RT_SEARCH_LANES && i + 1 < last) continue;
-        rt_search_not_above(e->edge, e->bins + 1, found, lanes, at);
-        for (int64_t k = 0; k < lanes; k++) {
-            int64_t bin = at[k] - 1;
-            e->bin[from[k]] = bin < 0 ? 0 : bin < e->bins ? bin : e->bins - 1; /* the last edge belongs to its bin */
-        }
-        lanes = 0;
+    _Alignas(64) double x[PART];
+    for (int64_t part = begin; part < end; part++) {
+        int64_t left = e->n - part * PART, n = left < PART ? left : PART, item = rt_itemsize(e->x->dtype);
+        rt_convert(RT_F64, x, 1, e->x->dtype, (const char *)e->x->p + part * PART * item, 1, n);
+        find_part(e, part, x, n);
     }
     return RT_OK;
 }
 
 RT_KERNEL(rt_k_histogram_bins) { /* self, bins, weight, density */
-    const rt_view *bins = rt_arg_view(c, 1), *weight = rt_arg_view(c, 2);
+    const rt_view *given = rt_arg_view(c, 0), *bins = rt_arg_view(c, 1), *weight = rt_arg_view(c, 2);
     rt_view self = { 0 }, edge = { 0 }, each = { 0 };
-    void *scratch[5] = { NULL };
-    int code = rt_contiguous(ctx, rt_arg_view(c, 0), RT_F64, &self, &scratch[0]);
+    void *scratch[7] = { NULL };
+    int code = rt_contiguous(ctx, given, given->dtype, &self, &scratch[0]);
     if (!code) code = rt_contiguous(ctx, bins, RT_F64, &edge, &scratch[1]);
     if (!code && weight) code = rt_contiguous(ctx, weight, RT_F64, &each, &scratch[2]);
-    edges e = { .x = self.p, .edge = edge.p, .n = rt_numel(rt_arg_view(c, 0)), .bins = bins->size[0] - 1 };
-    e.bin = scratch[3] = rt_scratch(ctx, (size_t)e.n * sizeof *e.bin);
-    double *sums = scratch[4] = rt_scratch(ctx, (size_t)e.bins * sizeof *sums), total = 0;
-    if (!code && (!e.bin || !sums)) code = RT_ENOMEM;
-    if (!code) code = rt_parallel_work(ctx, (e.n + PART - 1) / PART, PART, 512, find_bins, &e);
+    edges e = { .x = &self, .edge = edge.p, .weight = each.p, .n = rt_numel(given), .bins = bins->size[0] - 1 };
+    int64_t parts = (e.n + PART - 1) / PART;
+    e.bin = scratch[3] = rt_scratch(ctx, (size_t)(parts * PART) * sizeof *e.bin);
+    e.found = scratch[4] = rt_scratch(ctx, (size_t)parts * sizeof *e.found);
+    if (weight) e.share = scratch[5] = rt_scratch(ctx, (size_t)(parts * PART) * sizeof *e.share);
+    double *sums = scratch[6] = rt_scratch(ctx, (size_t)e.bins * sizeof *sums), total = 0;
+    if (!code && (!e.bin || !e.found || (weight && !e.share) || !sums)) code = RT_ENOMEM;
+    if (!code && e.bins > INT32_MAX)
+        code = rt_fail(ctx, RT_ERUNTIME, "histogram: no more than %d bins, got %lld", INT32_MAX, (long long)e.bins);
+    if (!code) code = rt_parallel_work(ctx, parts, PART, 512, find_bins, &e);
     if (!code) {
         memset(sums, 0, (size_t)e.bins * sizeof *sums);
-        for (int64_t i = 0; i < e.n; i++)
-            if (e.bin[i] >= 0) sums[e.bin[i]] += weight ? ((const double *)each.p)[i] : 1;
+        for (int64_t part = 0; part < parts; part++)
+            for (int64_t i = part * PART, last = i + e.found[part]; i < last; i++)
+                sums[e.bin[i]] += weight ? e.share[i] : 1;
         for (int64_t k = 0; k < e.bins; k++) total += sums[k];
         for (int64_t k = 0; rt_arg_int(c, 3) && k < e.bins; k++) sums[k] /= total * (e.edge[k + 1] - e.edge[k]);
         rt_view hist = rt_view_contiguous(sums, RT_F64, 1, &e.bins);
         code = rt_copy(ctx, &c->out[0], &hist);
     }
     if (!code) code = rt_copy(ctx, &c->out[1], bins);
-    for (int i = 0; i < 5; i++) rt_scratch_free(ctx, scratch[i]);
+    for (size_t i = 0; i < sizeof scratch / sizeof *scratch; i++) rt_scratch_free(ctx, scratch[i]);
     return code;
 }

@@ -88,11 +88,14 @@ static __attribute__((noinline)) bool tap_of(const pool *p, int64_t k, tap *t) {
 }
 
 /* For the outputs o of a row and the places `at` of the line that they look at, the statement, in the window's
- * order. */
+ * order. To find the taps takes longer than a few outputs do. */
+enum { FEW_OUTPUTS = 8 };
 #define EACH_TAP(p, o, at, ...)                                                                                      \
-    if ((p)->adaptive) {                                                                                             \
+    if ((p)->adaptive || (p)->out[2] < FEW_OUTPUTS) {                                                                \
         for (int64_t o = 0; o < (p)->out[2]; o++)                                                                    \
-            for (int64_t at = (p)->across[o].from; at < (p)->across[o].to; at++) { __VA_ARGS__; }                    \
+            for (int64_t at = (p)->across[o].from; at < (p)->across[o].to; at += (p)->across[o].step) {              \
+                __VA_ARGS__;                                                                                         \
+            }                                                                                                        \
     } else {                                                                                                         \
         tap t;                                                                                                       \
         for (int64_t k = first_tap(p); tap_of(p, k, &t); k++) {                                                      \

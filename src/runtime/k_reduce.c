@@ -514,11 +514,22 @@ NORM(norm_f64, double, wide_abs, NO_PARTS)
 NORM(norm_c64, c64, cabs, NO_PARTS)
 NORM(norm_c128, c128, cabs, NO_PARTS)
 
+/* Squares of columns that are side by side are added side by side. */
 #define NORM_COLUMNS(name, T, magnitude)                                                                               \
     static void name(rt_folded *s, int width, const void *p, int64_t step, int64_t count, const double *param) {       \
+        enum { LANES = 8 };                                                                                            \
         const T *x = p;                                                                                                \
         double order = param[0];                                                                                       \
-        for (int c = 0; c < width; c++) {                                                                              \
+        int c = 0;                                                                                                     \
+        for (; order == 2 && c + LANES <= width; c += LANES) {                                                         \
+            double total[LANES];                                                                                       \
+            for (int k = 0; k < LANES; k++) total[k] = s[c + k].n ? s[c + k].as.f[0] : 0;                              \
+            for (int64_t r = 0; r < count; r++)                                                                        \
+                for (int k = 0; k < LANES; k++)                                                                        \
+                    total[k] += (double)x[r * step + c + k] * (double)x[r * step + c + k];                             \
+            for (int k = 0; k < LANES; k++) s[c + k].as.f[0] = total[k], s[c + k].n += count;                          \
+        }                                                                                                              \
+        for (; c < width; c++) {                                                                                       \
             double total = s[c].n ? s[c].as.f[0] : order == -INFINITY ? INFINITY : 0;                                  \
             if (order == 2)                                                                                            \
                 for (int64_t r = 0; r < count; r++) total += (double)x[r * step + c] * (double)x[r * step + c];        \

@@ -25,30 +25,42 @@ static void NAME(solve_rows)(const T *t, int64_t row, int64_t col, int64_t n, T 
     }
 }
 
-/* Rows that are not dense are copied, a few columns at a time. */
-static void NAME(solve_small)(const T *t, int64_t row, int64_t col, int64_t n, T *x, int64_t xr, int64_t xc, int64_t k,
-                              bool lower, bool unit) {
-    if (xc == 1) {
-        NAME(solve_rows)(t, row, col, n, x, xr, k, lower, unit);
-        return;
-    }
+typedef struct NAME(triangle) {
+    const T *t;
+    int64_t row, col, n;
+    T *x;
+    int64_t xr, xc, k;
+    bool lower, unit;
+} NAME(triangle);
+
+/* Chunks of columns. Those of rows that are not dense are copied. */
+static int NAME(solve_chunks)(void *arg, int64_t begin, int64_t end) {
+    const NAME(triangle) *w = arg;
     T chunk[FACTOR_SMALL * NAME(CHUNK)];
-    for (int64_t first = 0; first < k; first += NAME(CHUNK)) {
-        int64_t count = k - first < NAME(CHUNK) ? k - first : NAME(CHUNK);
-        T *part = x + first * xc;
+    int64_t n = w->n, xr = w->xr, xc = w->xc, last = end * NAME(CHUNK) < w->k ? end * NAME(CHUNK) : w->k,
+            first = begin * NAME(CHUNK);
+    if (xc == 1) {
+        NAME(solve_rows)(w->t, w->row, w->col, n, w->x + first, xr, last - first, w->lower, w->unit);
+        return RT_OK;
+    }
+    for (; first < last; first += NAME(CHUNK)) {
+        int64_t count = last - first < NAME(CHUNK) ? last - first : NAME(CHUNK);
+        T *part = w->x + first * xc;
         for (int64_t j = 0; j < count; j++)
             for (int64_t i = 0; i < n; i++) chunk[i * NAME(CHUNK) + j] = part[i * xr + j * xc];
-        NAME(solve_rows)(t, row, col, n, chunk, NAME(CHUNK), count, lower, unit);
+        NAME(solve_rows)(w->t, w->row, w->col, n, chunk, NAME(CHUNK), count, w->lower, w->unit);
         for (int64_t j = 0; j < count; j++)
             for (int64_t i = 0; i < n; i++) part[i * xr + j * xc] = chunk[i * NAME(CHUNK) + j];
     }
+    return RT_OK;
 }
 
 static int NAME(solve)(const rt_ctx *ctx, const T *t, int64_t row, int64_t col, int64_t n, T *x, int64_t xr, int64_t xc,
                        int64_t k, bool lower, bool unit) {
     if (n <= FACTOR_SMALL) {
-        NAME(solve_small)(t, row, col, n, x, xr, xc, k, lower, unit);
-        return RT_OK;
+        NAME(triangle) w = { t, row, col, n, x, xr, xc, k, lower, unit };
+        return rt_parallel_work(ctx, (k + NAME(CHUNK) - 1) / NAME(CHUNK), NAME(CHUNK) * n * n / 8, 2048,
+                                NAME(solve_chunks), &w);
     }
     int64_t half = n / 2, rest = n - half;
     const T *corner = t + half * (row + col), *side = t + half * (lower ? row : col);
@@ -78,13 +90,30 @@ static int NAME(solve_triangle)(const rt_ctx *ctx, const void *t, int64_t row, i
 
 /* ---- LU: columns lie dense, ld apart ---- */
 
-static void NAME(swap_in_columns)(T *x, int64_t ld, int64_t n, int64_t k, const int32_t *pivot) {
-    for (int64_t j = 0; j < k; j++, x += ld)
-        for (int64_t i = 0; i < n; i++) {
-            T swap = x[i];
-            x[i] = x[pivot[i] - 1];
-            x[pivot[i] - 1] = swap;
+typedef struct NAME(swaps) { T *x; int64_t ld, n, k; const int32_t *pivot; } NAME(swaps);
+
+/* Four columns at a time. */
+static int NAME(swap_columns)(void *arg, int64_t begin, int64_t end) {
+    const NAME(swaps) *w = arg;
+    int64_t j = begin * 4, last = end * 4 < w->k ? end * 4 : w->k, ld = w->ld;
+    for (; j < last; j += 4) {
+        int64_t columns = last - j < 4 ? last - j : 4;
+        T *x = w->x + j * ld;
+        for (int64_t i = 0; i < w->n; i++) {
+            int64_t with = w->pivot[i] - 1;
+            for (int64_t c = 0; c < columns && with != i; c++) {
+                T swap = x[c * ld + i];
+                x[c * ld + i] = x[c * ld + with];
+                x[c * ld + with] = swap;
+            }
         }
+    }
+    return RT_OK;
+}
+
+static void NAME(swap_in_columns)(const rt_ctx *ctx, T *x, int64_t ld, int64_t n, int64_t k, const int32_t *pivot) {
+    NAME(swaps) w = { x, ld, n, k, pivot };
+    rt_parallel_work(ctx, (k + 3) / 4, 4 * n, 1024, NAME(swap_columns), &w);
 }
 
 static void NAME(swap_rows)(void *all, int64_t n, int64_t k, const int32_t *pivot, bool back) {
@@ -138,7 +167,7 @@ static int32_t NAME(lu_small)(T *a, int64_t ld, int64_t m, int64_t n, int32_t *p
     for (int64_t j = 0; j < n; j++) {
         T *x = a + j * ld;
         int64_t done = j < m ? j : m;
-        NAME(swap_in_columns)(x, ld, done, 1, pivot);
+        NAME(swap_columns)(&(NAME(swaps)){ x, ld, done, 1, pivot }, 0, 1);
         for (int64_t k = 1; k < done; k++) {
             T sum = x[k];
             for (int64_t p = 0; p < k; p++) sum -= x[p] * a[p * ld + k];
@@ -173,7 +202,7 @@ static int32_t NAME(factor_lu)(const rt_ctx *ctx, void *all, int64_t ld, int64_t
             later;
     if (info < 0) return info;
     T *right = a + half * ld, *low = a + half, *rest = right + half;
-    NAME(swap_in_columns)(right, ld, half, n - half, pivot);
+    NAME(swap_in_columns)(ctx, right, ld, half, n - half, pivot);
     int code = NAME(solve)(ctx, a, 1, ld, half, right, 1, ld, n - half, true, true);
     if (!code)
         code = subtract_product(ctx, DTYPE, m - half, n - half, half, NAME(part)(low, 1, ld), NAME(part)(right, 1, ld),
@@ -182,7 +211,7 @@ static int32_t NAME(factor_lu)(const rt_ctx *ctx, void *all, int64_t ld, int64_t
     if (half == least) return info;
     later = NAME(factor_lu)(ctx, rest, ld, m - half, n - half, pivot + half);
     if (later < 0) return later;
-    NAME(swap_in_columns)(low, ld, least - half, half, pivot + half);
+    NAME(swap_in_columns)(ctx, low, ld, least - half, half, pivot + half);
     for (int64_t i = half; i < least; i++) pivot[i] += (int32_t)half;
     return info ? info : later ? later + (int32_t)half : 0;
 }

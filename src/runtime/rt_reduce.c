@@ -162,6 +162,20 @@ static void transpose(void *to, const void *from, int64_t rows, int width, int64
     }
 }
 
+#define GATHER(T)                                                                                                      \
+    for (int64_t r = 0; r < rows; r++)                                                                                 \
+        for (int c = 0; c < width; c++) ((T *)to)[r * width + c] = ((const T *)x)[r * step + c * apart];               \
+    return
+
+/* rows x width elements, `step` and `apart` from each other: of few a conversion costs as much as of many. */
+static void gather(const work *w, void *to, const char *x, int64_t rows, int64_t step, int width, int64_t apart) {
+    int compute = w->r->compute;
+    if (w->dtype == RT_F32 && compute == RT_F32) { GATHER(float); }
+    if (w->dtype == RT_F64 && compute == RT_F64) { GATHER(double); }
+    for (int64_t r = 0, item = rt_itemsize(compute); r < rows; r++)
+        rt_convert(compute, (char *)to + r * width * item, 1, w->dtype, x + r * step * w->item, apart, width);
+}
+
 /* Elements [begin, end) of `width` columns next to each other. */
 static void fold_columns(const work *w, const char *base, int width, int64_t begin, int64_t end, rt_folded *s) {
     _Alignas(64) char rows[TALL * WIDTH * 16], columns[TALL * WIDTH * 16];
@@ -173,8 +187,7 @@ static void fold_columns(const work *w, const char *base, int width, int64_t beg
         int64_t step = w->row.stride[w->row.rank - 1], count = run < end - i ? run : end - i;
         if (!direct) {
             if (count > TALL) count = TALL;
-            for (int64_t r = 0; r < count; r++)
-                rt_convert(w->r->compute, rows + r * width * item, 1, w->dtype, x + r * step * w->item, apart, width);
+            gather(w, rows, x, count, step, width, apart);
             if (!whole) transpose(columns, rows, count, width, item);
         }
         if (whole) w->r->reducer->columns(s, width, direct ? x : rows, direct ? step : width, count, w->r->param);
