@@ -191,10 +191,15 @@ static bool is_iterator(PyObject *o) {
 
 /* A container of the program's own, described anew. */
 static int make_own(builder *b, PyObject *value, uint32_t *at) {
+    uint64_t owner;
+    uint32_t row;
     if (PyTuple_CheckExact(value))
         return make_container(b, CR_MAKE_TUPLE, ((PyTupleObject *)value)->ob_item, PyTuple_GET_SIZE(value), at);
     if (PyList_CheckExact(value))
         return make_container(b, CR_MAKE_LIST, ((PyListObject *)value)->ob_item, PyList_GET_SIZE(value), at);
+    if (PyDict_CheckExact(value) && cr_map_find(&b->c->owners, &value, sizeof value, &owner))
+        return make(b, (PyObject *)(uintptr_t)owner, &row) || add_parts(b, CR_MAKE_NAMESPACE, NULL, &row, 1, at) ? -1
+                                                                                                                : 0;
     if (PyDict_CheckExact(value)) return make_dict(b, value, at);
     if (PySlice_Check(value)) return make_container(b, CR_MAKE_SLICE, &((PySliceObject *)value)->start, 3, at);
     if (PyODict_CheckExact(value) || PyAnySet_CheckExact(value)) return make_by_call(b, value, at);

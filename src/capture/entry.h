@@ -19,6 +19,7 @@ typedef enum cr_make_kind { CR_MAKE_CONSTANT, CR_MAKE_OUTPUT, CR_MAKE_SLOT, CR_M
                             CR_MAKE_FUNCTION, /* parts: globals, cells; `object`: (code, defaults, ...) */
                             CR_MAKE_ITEMS,  /* parts: an object of a class made of list, dict or set; what it holds */
                             CR_MAKE_ATTRIBUTE, /* parts: an object, the value; `object`: the name */
+                            CR_MAKE_NAMESPACE, /* parts: an object whose __dict__ it is */
                             CR_MAKE_METHOD, /* parts: a function, its object */
                             CR_MAKE_BOUND,  /* parts: an object whose class is in C; `object`: the method's name */
                             CR_MAKE_ITERATOR /* parts: arguments of `object`, and the state */ } cr_make_kind;

@@ -178,7 +178,12 @@ static int special_attribute(cr_capture *c, PyObject *token, PyObject *name, PyO
     PyObject *real = cr_real(token), *dict;
     if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return found(cr_type_value(c, token), out);
     if (PyUnicode_CompareWithASCIIString(name, "__dict__")) return MISSING;
-    if (cr_is_made(token)) return found(Py_NewRef(((cr_token *)token)->attributes), out);
+    if (cr_is_made(token)) {
+        dict = ((cr_token *)token)->attributes;
+        if (PyList_Append(c->kept, token) || cr_map_put(&c->owners, &dict, sizeof dict, (uint64_t)(uintptr_t)token))
+            return -1;
+        return found(Py_NewRef(dict), out);
+    }
     if (!(dict = cr_read_now(CR_READ_DICT, real, NULL, 1))) return MISSING;
     if (cr_map_put(&c->owners, &dict, sizeof dict, (uint64_t)(uintptr_t)real)) return PyErr_NoMemory(), -1;
     return found(cr_wrap_read(c, CR_READ_DICT, cr_source_of(token), real, NULL, 1), out);

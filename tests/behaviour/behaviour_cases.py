@@ -337,6 +337,8 @@ def mutation():
 
 
 CONTAINERS = {
+    "namespace": "p = Point(a)\nd = p.__dict__\nd['z'] = a + 1\nreturn d, p, d is p.__dict__, p.z",
+    "namespace_alone": "return Point(a + 1).__dict__, vars(Point(a))",
     "hidden": "p = Hidden()\np.__dict__['x'] = 1\nreturn a, p",
     "hidden_set": "p = Hidden()\np.x = 1\nreturn a + p.x, p",
     "append": "o.items.append(a + 1)\nreturn len(o.items)",

@@ -11,7 +11,6 @@ makes them again.
 import collections
 import hashlib
 import logging
-import multiprocessing.pool
 import os
 import pathlib
 import pickle
@@ -29,41 +28,13 @@ import checking  # noqa: E402
 import programs  # noqa: E402
 import results  # noqa: E402
 import torch  # noqa: E402
-
-LIMIT_SECONDS = 300
-
+from children import LIMIT_SECONDS, in_child, in_order  # noqa: E402
 
 def model_programs():
     """The benchmark's models; without their packages the sweep fails rather than leaving them out."""
     import models
     return [programs.Program(f"model_{f.__name__}", lambda f=f: models.make(f.__name__, small=True)[0],
                              lambda f=f: models.make(f.__name__, small=True)[1]) for f in models.ALL]
-
-
-def in_child(function, seconds=LIMIT_SECONDS):
-    """What function() returns, run in a process of its own: a crash or a hang is a result like any other."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        try:
-            import signal
-            signal.alarm(seconds)
-            try:
-                answer = function()
-            except Exception as error:
-                answer = f"{type(error).__name__}: {error}".splitlines()[0]
-                if os.environ.get("CRESSET_TRACE"):
-                    traceback.print_exc()
-            with os.fdopen(write, "wb") as pipe:
-                pickle.dump(answer, pipe)
-        finally:
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as pipe:
-        data = pipe.read()
-    _, status = os.waitpid(child, 0)
-    return pickle.loads(data) if data else f"the process ended by signal {status & 127}"
 
 
 def kept_folder(fresh):
@@ -115,12 +86,6 @@ def reports(check, p, folder):
     with tempfile.TemporaryDirectory(prefix="cresset-sweep-") as scratch:
         check(p, folder, scratch, lambda _program, dialect, way, problem: found.append((dialect, way, problem)))
     return found
-
-
-def in_order(function, items):
-    """(item, function(item)) in their order, CRESSET_JOBS at a time; the function works in a child of its own."""
-    with multiprocessing.pool.ThreadPool(int(os.environ.get("CRESSET_JOBS") or 1)) as pool:
-        yield from zip(items, pool.imap(function, items))
 
 
 def sweep(name, check):
