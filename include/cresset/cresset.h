@@ -24,6 +24,7 @@
 #include "cresset/library.h"
 #include "cresset/memory.h"
 #include "cresset/ops.h"
+#include "cresset/page.h"
 #include "cresset/process.h"
 #include "cresset/program.h"
 #include "cresset/version.h"

@@ -46,6 +46,9 @@ CR_API CR_NODISCARD cr_status cr_str_take(cr_str *s, char **out); /* *out: free 
 /* strtod as the C locale has it, whatever locale the process has set: file formats always write a point. */
 CR_API double cr_strtod(const char *text, char **end);
 
+/* To a file, which has its old contents or all of the text: CR_EIO leaves it as it was. */
+CR_API CR_NODISCARD cr_status cr_str_save(const cr_str *s, const char *path);
+
 /* Whatever takes bytes in order: a file, a socket, memory. Anything but CR_OK ends the writing with it. */
 typedef struct cr_sink {
     cr_status (*write)(void *user, const void *data, size_t size);

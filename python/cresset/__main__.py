@@ -9,6 +9,7 @@ import sys
 def main() -> None:
     package = pathlib.Path(__file__).absolute().parent
     # a wheel has it beside this file; a build tree, whose package is made of links, in its bin/
+    os.environ.setdefault("CRESSET_PYTHON", sys.executable)  # what the tool asks Python for, it asks this one
     for tool in (package / "bin" / "cresset", package.parents[1] / "bin" / "cresset"):
         if tool.exists():
             os.execv(tool, [str(tool), *sys.argv[1:]])

@@ -39,6 +39,7 @@ def register_backend(compiler: Callable[..., Any] | None = None, name: str | Non
 
 
 _made: weakref.WeakSet[Any] = weakref.WeakSet()  # what compile() has made, so that reset() finds it
+_kept: list[Any] | None = None  # the same, held, while a whole script is explained
 
 
 def _reset() -> None:
@@ -53,6 +54,8 @@ def _make(owner: Any, compiler: Any, fullgraph: bool) -> Any:
     from cresset._dynamo import config
     made = _C._Compiled(owner, compiler, Unsupported if fullgraph else None, config.recompile_limit)
     _made.add(made)
+    if _kept is not None:
+        _kept.append(made)
     return made
 
 

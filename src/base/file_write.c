@@ -289,3 +289,8 @@ cr_status cr_file_write_atomic(const char *path, const void *data, size_t size) 
     cr_file_writer_abandon(w);
     return status;
 }
+
+cr_status cr_str_save(const cr_str *s, const char *path) {
+    CR_TRY(cr_str_status(s));
+    return cr_file_write_atomic(path, cr_str_get(s), s->n);
+}

@@ -184,22 +184,27 @@ static PyObject *deepcopy(PyObject *self, PyObject *memo) {
 /* ---- what was captured, for logs and tests ---- */
 
 static int add_data(cr_entry *e, const cr_cache *c, int32_t at, void *list) {
-    PyObject *guards = PyList_New(0), *graph = NULL;
+    PyObject *guards = PyList_New(0), *misses = PyList_New(0), *graph = NULL;
     PyCodeObject *code = (PyCodeObject *)c->code;
     const cr_code *instructions = cr_code_get(code);
     for (size_t i = 0; guards && i < e->guards.rows.n; i++) {
-        PyObject *text = cr_guard_text(&e->guards, i);
-        if (!text || PyList_Append(guards, text)) Py_CLEAR(guards);
+        PyObject *text = cr_guard_text(&e->guards, i), *missed = PyLong_FromUnsignedLong(e->guards.rows.at[i].misses);
+        if (!text || !missed || !misses || PyList_Append(guards, text) || PyList_Append(misses, missed))
+            Py_CLEAR(guards);
         Py_XDECREF(text);
+        Py_XDECREF(missed);
     }
     if (e->graph) cr_graph_retain(e->graph);
     graph = e->graph ? cr_py_graph_new(e->graph) : Py_NewRef(Py_None);
-    if (!guards || !graph || !instructions) return Py_XDECREF(guards), Py_XDECREF(graph), -1;
+    if (!guards || !graph || !instructions) return Py_XDECREF(guards), Py_XDECREF(misses), Py_XDECREF(graph), -1;
     int line = at < 0 ? code->co_firstlineno : PyCode_Addr2Line(code, instructions->at[at].own * 2);
-    PyObject *row = Py_BuildValue("{s:O,s:i,s:i,s:O,s:O,s:N,s:n,s:N,s:n,s:z}", "function", code->co_qualname, "at", at,
-                                  "line", line, "reason", e->reason ? e->reason : Py_None, "resumes",
-                                  e->resumes ? Py_True : Py_False, "graph", graph, "ops", (Py_ssize_t)e->ops, "guards",
-                                  guards, "effects", (Py_ssize_t)e->effects.n, "tier", cr_entry_tier(e));
+    PyObject *row = Py_BuildValue("{s:O,s:O,s:i,s:i,s:O,s:O,s:N,s:n,s:N,s:N,s:n,s:z,s:K,s:d,s:d,s:d}", "function",
+                                  code->co_qualname, "file", code->co_filename, "at", at, "line", line, "reason",
+                                  e->reason ? e->reason : Py_None, "resumes", e->resumes ? Py_True : Py_False, "graph",
+                                  graph, "ops", (Py_ssize_t)e->ops, "guards", guards, "misses", misses, "effects",
+                                  (Py_ssize_t)e->effects.n, "tier", cr_entry_tier(e), "hits",
+                                  (unsigned long long)e->hits, "capture_seconds", e->capture_seconds, "compile_seconds",
+                                  e->compile_seconds, "run_seconds", e->run_seconds);
     int failed = row ? PyList_Append(list, row) : -1;
     Py_XDECREF(row);
     return failed;
@@ -248,7 +253,8 @@ static PyObject *reset(PyObject *self, PyObject *unused) {
 
 static PyMethodDef methods[] = {
     { "_entries", entries, METH_NOARGS,
-      "What was captured: [{function, at, line, reason, resumes, graph, ops, guards, effects, tier}]." },
+      "What was captured: [{function, file, at, line, reason, resumes, graph, ops, guards, misses (of each guard), "
+      "effects, tier, hits, capture_seconds, compile_seconds, run_seconds}]." },
     { "_counts", counts, METH_NOARGS, "How calls went: {captures, hits, misses, plain, failed, breaks}." },
     { "_wait", wait_for_tiers, METH_NOARGS, "Waits until native code that is being built is there." },
     { "_reset", reset, METH_NOARGS, "Forgets everything captured." },
@@ -289,7 +295,7 @@ static PyTypeObject callable_type = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
 };
 
-/* ---- for tests ---- */
+/* ---- switches ---- */
 
 static PyObject *set_switches(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = { "miss_once", "fail_graphs", "every", NULL };
@@ -299,6 +305,15 @@ static PyObject *set_switches(PyObject *module, PyObject *args, PyObject *kwargs
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$ppl:_capture_switches", names, &once, &fail, &every)) return NULL;
     cr_capture_switches = (cr_switches){ once, fail, every };
     Py_RETURN_NONE;
+}
+
+static PyObject *time_entries(PyObject *module, PyObject *on) {
+    bool before = cr_capture_timed;
+    int now = PyObject_IsTrue(on);
+    (void)module;
+    if (now < 0) return NULL;
+    cr_capture_timed = now;
+    return PyBool_FromLong(before);
 }
 
 /* A function evaluated plainly: what an interpreter does. */
@@ -358,6 +373,7 @@ static PyMethodDef functions[] = {
     { "_capture_switches", (PyCFunction)(void (*)(void))set_switches, METH_VARARGS | METH_KEYWORDS,
       "_capture_switches(*, miss_once, fail_graphs, every): every guard misses once; every graph fails; captures end "
       "after so many instructions of the function's own. For tests." },
+    { "_time_entries", time_entries, METH_O, "_time_entries(on): are runs of entries timed? Gives what was before." },
     { "_evaluate", (PyCFunction)(void (*)(void))evaluate, METH_FASTCALL,
       "_evaluate(fn, *args): fn(*args) by capture's evaluator, on real objects." },
     { NULL, NULL, 0, NULL },
@@ -365,8 +381,7 @@ static PyMethodDef functions[] = {
 
 int cr_callable_init(PyObject *module) {
     if (PyType_Ready(&callable_type) || PyType_Ready(&cr_token_type) || PyType_Ready(&cr_super_type) ||
-        PyType_Ready(&cr_callback_type) ||
-        PyType_Ready(&cr_iterator_type) || cr_generators_init())
+        PyType_Ready(&cr_callback_type) || PyType_Ready(&cr_iterator_type) || cr_generators_init())
         return -1;
     if (!(cr_break_error = PyErr_NewException("cresset._C._Break", PyExc_Exception, NULL))) return -1;
     if (!(cr_raised_error = PyErr_NewException("cresset._C._Raised", PyExc_BaseException, NULL))) return -1;

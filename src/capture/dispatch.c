@@ -8,7 +8,10 @@
 #include "capture/callable.h"
 #include "python/py.h"
 
+#include <time.h>
+
 cr_switches cr_capture_switches;
+bool cr_capture_timed;
 cr_stance cr_capture_stance;
 static _Thread_local int plain_depth;
 static _Thread_local bool capturing;
@@ -16,6 +19,12 @@ static _Thread_local bool capturing;
 bool cr_is_capturing(void) { return capturing; }
 void cr_plain_begin(void) { plain_depth++; }
 void cr_plain_end(void) { plain_depth--; }
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
 
 /* ---- caches ---- */
 
@@ -219,14 +228,19 @@ static int check_fresh(const request *r, cr_entry *e, PyObject **slots) {
 
 /* Captures, compiles and keeps. *slots (PyMem_Free) are filled. A new reference; NULL: exception. */
 static cr_entry *make_entry(const request *r, uint64_t ambient, PyObject ***slots) {
+    double begin = seconds_now();
     cr_entry *e = capture(r, ambient);
+    if (e) e->capture_seconds = seconds_now() - begin;
     *slots = e ? PyMem_Calloc(e->guards.slots + 1, sizeof **slots) : NULL;
     if (e && !*slots) PyErr_NoMemory();
     int failed = !*slots || check_fresh(r, e, *slots);
     if (!failed && (!e->reason || e->resumes)) {
         r->d->misses += !e->reason;
         /* a backend may change anything: what the slots hold is read again */
-        failed = compile_graph(r->d, e, *slots) || check_fresh(r, e, *slots);
+        begin = seconds_now();
+        failed = compile_graph(r->d, e, *slots);
+        e->compile_seconds = seconds_now() - begin;
+        if (!failed) failed = check_fresh(r, e, *slots);
     }
     cr_place *now = failed ? NULL : find_place(r->cache, r->at, r->nargs, r->kwnames);
     if (now && !add_entry(r->cache, now, e)) return e;
@@ -283,7 +297,9 @@ static cr_entry *find_entry(const request *r, const cr_place *p, uint64_t ambien
         if (!*slots) return (cr_entry *)PyErr_NoMemory();
         bool missed = cr_capture_switches.miss_once && !e->missed;
         e->missed = true;
-        if (!missed && cr_guards_check(&e->guards, r->args, r->function, *slots) < 0) return e;
+        int32_t row = missed ? 0 : cr_guards_check(&e->guards, r->args, r->function, *slots);
+        if (row < 0) return e->hits++, e;
+        if (!missed) e->guards.rows.at[row].misses++;
         if (*slots != small) PyMem_Free(*slots);
     }
     *slots = NULL;
@@ -337,7 +353,12 @@ static PyObject *raise_unsupported(const cr_dispatcher *d, const cr_entry *e) {
 }
 
 int cr_run_entry(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state) {
-    return cr_capture_switches.fail_graphs && e->graph ? 0 : cr_entry_run(e, slots, result, state);
+    if (cr_capture_switches.fail_graphs && e->graph) return 0;
+    if (!cr_capture_timed) return cr_entry_run(e, slots, result, state);
+    double begin = seconds_now();
+    int done = cr_entry_run(e, slots, result, state);
+    e->run_seconds += seconds_now() - begin;
+    return done;
 }
 
 /* Runs the entry; what it cannot do is done plain. */

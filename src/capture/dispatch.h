@@ -66,6 +66,7 @@ typedef struct cr_switches {
     long every;
 } cr_switches;
 extern cr_switches cr_capture_switches; /* process: for tests */
+extern bool cr_capture_timed;           /* process: what runs of entries take is added up */
 
 /* What compiled functions do when nothing captured fits (compiler.set_stance). Of the process. */
 typedef enum cr_stance { CR_STANCE_DEFAULT, CR_STANCE_PLAIN, CR_STANCE_PLAIN_ON_MISS, CR_STANCE_FAIL_ON_MISS,

@@ -60,6 +60,9 @@ typedef struct cr_entry {
     uint32_t result;      /* row */
     CR_VEC(uint32_t) parts;
     CR_VEC(cr_effect) effects;
+    uint64_t hits;        /* how often its guards held */
+    double capture_seconds, compile_seconds; /* what making it took */
+    double run_seconds;   /* what its runs took, while cr_capture_timed */
     bool missed;          /* a test switch lets every entry miss once */
 } cr_entry;
 /* Makes an entry of a capture of `code` that ended; takes what it needs out of it. A result that cannot be made again

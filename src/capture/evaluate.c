@@ -21,24 +21,6 @@ static const cr_handler handlers[] = {
 
 /* ---- the loop ---- */
 
-/* Our own package's code is inlined like any other; people look for their own lines. */
-static bool is_library(const cr_call_frame *f) {
-    PyObject *name = PyDict_GetItemString(f->globals, "__name__");
-    const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
-    return text && (!strcmp(text, "cresset") || !strncmp(text, "cresset.", 8));
-}
-
-static void note_place(cr_capture *c) {
-    const cr_call_frame *f = c->frame;
-    PyObject *type, *value, *trace;
-    if (c->where || !f) return;
-    PyErr_Fetch(&type, &value, &trace);
-    while (f->back && is_library(f)) f = f->back;
-    int line = PyCode_Addr2Line(f->code, f->instructions->at[f->current].own * 2);
-    c->where = PyUnicode_FromFormat("%U:%d in %U", f->code->co_filename, line, f->code->co_qualname);
-    PyErr_Restore(type, value, trace);
-}
-
 PyObject *cr_fail_in_c(const cr_capture *c) {
     if (!PyErr_Occurred()) PyErr_Format(cr_break_error, "%U", c->reason ? c->reason : Py_None);
     return NULL;
@@ -109,7 +91,7 @@ static int step(cr_capture *c) {
 /* One instruction, and what it raises. A generator that is dropped may end the capture, too. */
 static int advance(cr_capture *c, const cr_call_frame *base) {
     if (!step(c)) return c->reason ? -1 : 0;
-    if (!c->reason && PyErr_Occurred()) note_place(c);
+    if (!c->reason && PyErr_Occurred()) cr_note_place(c);
     return cr_unwind(c, base);
 }
 
@@ -124,7 +106,7 @@ int cr_run_until(cr_capture *c, cr_call_frame *f) {
 static int evaluate(cr_capture *c) {
     while (c->frame) {
         if (!advance(c, NULL)) continue;
-        note_place(c);
+        cr_note_place(c);
         return PyErr_Occurred() ? c->reason ? (PyErr_Clear(), -1) : end_by_exception(c) : -1;
     }
     if (!c->unfinished) return 0;

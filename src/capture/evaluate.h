@@ -74,6 +74,7 @@ typedef struct cr_call_frame {
     int32_t next;           /* instruction */
     int32_t current;        /* the one being carried out */
     int top;
+    int8_t library;         /* is it our own package's? 1, -1: no; 0: nobody has asked */
     bool resumed;           /* it is past its first instructions, which CPython carries out by itself */
     uint8_t gives;          /* what its result must be: cr_gives */
     PyObject *instead;      /* owned: what its caller gets for its result; CR_DELETED: nothing; NULL: the result */
@@ -112,6 +113,7 @@ typedef struct cr_capture {
     PyObject *kept;         /* list: what addresses in maps belong to */
     PyObject *reason;       /* why it ended early; owned str */
     PyObject *where;        /* "file:line in name" */
+    cr_str stack;           /* the user's lines, of the op recorded last */
     long left;              /* instructions until it is too long */
 } cr_capture;
 int cr_capture_begin(cr_capture *c, bool plain); /* -1: exception */
@@ -178,6 +180,9 @@ int cr_call_special_now(cr_capture *c, cr_call_frame *f, PyObject *token, const 
                         Py_ssize_t nargs, PyObject **out);
 /* Goes on until f is the innermost frame again. -1 with c->raised: the program raises what f or its callers handle. */
 int cr_run_until(cr_capture *c, cr_call_frame *f);
+/* Where the program is: for messages (c->where, the first time), and for the nodes of the graph. (origins.c) */
+void cr_note_place(cr_capture *c);
+void cr_capture_origins(cr_capture *c);
 PyObject *cr_fail_in_c(const cr_capture *c); /* C code between here and the loop wants an exception: sets it; NULL */
 /* Calls a value and runs that to its end. New reference; NULL: exception or break. */
 PyObject *cr_call_now(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,

@@ -76,6 +76,7 @@ typedef struct cr_guard {
     } u;
     const cr_frontend *frontend; /* TENSOR */
     unsigned version;   /* TYPE, CLASS, REGISTRATIONS; 0: a class that never changes */
+    uint32_t misses;    /* how often it was the one that did not hold, when a call looked for an entry */
     const void *keys;   /* where the key was last: cr_place */
     Py_ssize_t at;
 } cr_guard;

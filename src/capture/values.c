@@ -136,6 +136,7 @@ int cr_capture_begin(cr_capture *c, bool plain) {
     cr_status status = cr_env_create(&env);
     if (!status) status = cr_trace_create(env, &c->trace);
     if (env) cr_fakes_init(&c->fakes, env);
+    if (!status) cr_capture_origins(c);
     cr_env_release(env);
     return status ? cr_py_fail(status) : 0;
 }
@@ -169,6 +170,7 @@ void cr_capture_dispose(cr_capture *c) {
     Py_CLEAR(c->kept);
     Py_CLEAR(c->reason);
     Py_CLEAR(c->where);
+    cr_str_dispose(&c->stack);
     if (c->plain || !c->fakes.env) return;
     cr_trace_release(c->trace);
     cr_fakes_dispose(&c->fakes);

@@ -4,6 +4,7 @@
  * median of the rounds counts. All run on the same inputs with the same number of threads; state begins anew with each
  * round. */
 #include "cli/bench.h"
+#include "cli/profile.h"
 
 #include "cresset/process.h"
 
@@ -20,8 +21,6 @@ typedef struct contender {
     double median, best;
 } contender;
 
-/* count: steps of that origin in a call */
-typedef struct step_time { char *origin; double seconds; uint64_t count; } step_time;
 typedef struct bench {
     const char *path;
     model m;
@@ -33,10 +32,9 @@ typedef struct bench {
     peers *peers;
     double compile_seconds; /* 0: it was a library already */
     int threads, rounds;
-    bool profile, json, stateful;
+    bool profiled, json, stateful;
     CLI_VEC(contender) all;
-    CLI_VEC(step_time) steps;
-    uint64_t profiled; /* calls */
+    profile steps;
 } bench;
 
 /* ---- one call ---- */
@@ -116,74 +114,12 @@ static cr_status measure(bench *b) {
     return CR_OK;
 }
 
-/* ---- --profile ---- */
-
-typedef struct watcher { bench *b; bool failed; } watcher;
-
-static void see_step(void *user, int32_t method, int32_t step, const char *origin, double seconds) {
-    watcher *w = user;
-    (void)method;
-    size_t i = (size_t)step;
-    while (w->b->steps.n <= i && !w->failed) w->failed = cli_push(&w->b->steps, (step_time){ NULL, 0, 0 }) != CR_OK;
-    if (w->failed) return;
-    step_time *s = &w->b->steps.at[i];
-    if (!s->origin && !(s->origin = cr_strdup(origin))) w->failed = true;
-    s->seconds += seconds;
-    s->count++;
-}
-
-static int by_time(const void *a, const void *b) {
-    const step_time *x = a, *y = b;
-    return (x->seconds < y->seconds) - (x->seconds > y->seconds);
-}
-
-/* Steps of one origin are one row. */
-static void join_steps(bench *b) {
-    size_t n = 0;
-    for (size_t i = 0; i < b->steps.n; i++) {
-        step_time s = b->steps.at[i];
-        size_t k = 0;
-        if (!s.origin) continue;
-        while (k < n && strcmp(b->steps.at[k].origin, s.origin)) k++;
-        if (k == n) {
-            b->steps.at[n++] = s;
-            continue;
-        }
-        b->steps.at[k].seconds += s.seconds;
-        b->steps.at[k].count += s.count;
-        cr_free(s.origin);
-    }
-    b->steps.n = n;
-    if (n) qsort(b->steps.at, n, sizeof *b->steps.at, by_time);
-}
-
-static cr_status profile(bench *b) {
-    watcher w = { b, false };
-    double begin = cli_seconds();
-    if (!cr_native_profile(b->native, see_step, &w))
-        return CR_FAIL(CR_EUNSUPPORTED, "the library was made before there was a profile; compile it again");
-    cr_status status = CR_OK;
-    cli_stage("profiling");
-    do status = call_once(b, NATIVE), b->profiled++;
-    while (!status && b->profiled < 1000 && cli_seconds() - begin < 0.5);
-    cr_native_profile(b->native, NULL, NULL);
-    if (!status && w.failed) status = CR_FAIL(CR_ENOMEM, "out of memory");
-    join_steps(b);
-    return status;
-}
-
 /* ---- what is shown ---- */
 
 static double native_median(const bench *b) {
     for (size_t i = 0; i < b->all.n; i++)
         if (b->all.at[i].kind == NATIVE && !b->all.at[i].missing) return b->all.at[i].median;
     return 0;
-}
-
-static double profile_total(const bench *b) {
-    double total = 0;
-    for (size_t i = 0; i < b->steps.n; i++) total += b->steps.at[i].seconds;
-    return total > 0 ? total : 1;
 }
 
 static void print_table(const bench *b, cr_str *out) {
@@ -198,16 +134,17 @@ static void print_table(const bench *b, cr_str *out) {
         else
             cr_str_addf(out, "%-14s%12.4g%12.4g%11.2fx\n", c->name, c->median * 1e3, c->best * 1e3, c->median / native);
     }
-    if (!b->profile) return;
-    double total = profile_total(b);
-    size_t shown = CLI_MIN(b->steps.n, (size_t)40);
+    if (!b->profiled) return;
+    double total = profile_total(&b->steps);
+    size_t shown = CLI_MIN(b->steps.steps.n, (size_t)40);
     cr_str_addf(out, "\n%12s%8s%7s  %s\n", "ms a call", "share", "steps", "op -> node (source)");
     for (size_t i = 0; i < shown; i++) {
-        const step_time *s = &b->steps.at[i];
-        cr_str_addf(out, "%12.4g%7.1f%%%7llu  %s\n", s->seconds * 1e3 / (double)b->profiled, s->seconds / total * 100,
-                    (unsigned long long)(s->count / b->profiled), s->origin);
+        const step_time *s = &b->steps.steps.at[i];
+        cr_str_addf(out, "%12.4g%7.1f%%%7llu  %s\n", s->seconds * 1e3 / (double)b->steps.calls,
+                    s->seconds / total * 100, (unsigned long long)(s->count / b->steps.calls), s->origin);
     }
-    if (shown < b->steps.n) cr_str_addf(out, "%27s  and %zu more (--json has all)\n", "", b->steps.n - shown);
+    if (shown < b->steps.steps.n)
+        cr_str_addf(out, "%27s  and %zu more (--json has all)\n", "", b->steps.steps.n - shown);
 }
 
 static void json_text(cr_json_writer *w, const char *key, const char *text) {
@@ -240,15 +177,15 @@ static void print_json(const bench *b, cr_str *out) {
         cr_json_close(w, '}');
     }
     cr_json_close(w, ']');
-    if (b->profile) {
+    if (b->profiled) {
         cr_json_key(w, "profile");
         cr_json_open(w, '[');
-        for (size_t i = 0; i < b->steps.n; i++) {
-            const step_time *s = &b->steps.at[i];
+        for (size_t i = 0; i < b->steps.steps.n; i++) {
+            const step_time *s = &b->steps.steps.at[i];
             cr_json_open(w, '{');
             json_text(w, "origin", s->origin);
-            json_number(w, "seconds", s->seconds / (double)b->profiled);
-            cr_json_key(w, "steps"), cr_json_int(w, (int64_t)(s->count / b->profiled));
+            json_number(w, "seconds", s->seconds / (double)b->steps.calls);
+            cr_json_key(w, "steps"), cr_json_int(w, (int64_t)(s->count / b->steps.calls));
             cr_json_close(w, '}');
         }
         cr_json_close(w, ']');
@@ -326,7 +263,8 @@ static cr_status work(bench *b, const wish *w) {
         if (status && !strcmp(b->inputs_name, "random"))
             cli_hint("random numbers do not suit every program: save the archive with example inputs");
     }
-    if (!status && b->profile) status = profile(b);
+    if (!status && b->profiled)
+        status = profile_native(b->native, &b->m, &b->inputs, &b->steps);
     cli_stage(NULL);
     if (!status) {
         if (b->json) print_json(b, &text);
@@ -340,9 +278,8 @@ static cr_status work(bench *b, const wish *w) {
 static void bench_dispose(bench *b) {
     peers_stop(b->peers);
     for (size_t i = 0; i < b->all.n; i++) cli_vec_dispose(&b->all.at[i].times);
-    for (size_t i = 0; i < b->steps.n; i++) cr_free(b->steps.at[i].origin);
     cli_vec_dispose(&b->all);
-    cli_vec_dispose(&b->steps);
+    profile_dispose(&b->steps);
     input_set_dispose(&b->inputs);
     cr_native_release(b->native);
     cr_library_release(b->library);
@@ -352,7 +289,7 @@ static void bench_dispose(bench *b) {
 
 static cr_status run(const cli_call *call) {
     bench b = {
-        .path = cli_operand(call, 0), .profile = cli_flag(call, "profile"), .json = cli_flag(call, "json"), .rounds = 9
+        .path = cli_operand(call, 0), .profiled = cli_flag(call, "profile"), .json = cli_flag(call, "json"), .rounds = 9
     };
     wish w = { .n = 0 };
     bool given;
@@ -386,9 +323,16 @@ static const cli_option options[] = {
 };
 
 const cli_command cli_bench = {
-    "bench", "measures a program interpreted, compiled and in other hands", "FILE", 1, 1, "pt2 so", options,
-    "Measures calls on the archive's example inputs (random ones where it has none): medians of\n"
-    "rounds in which everybody takes turns. Peers run in the Python that CRESSET_PYTHON names, else\n"
-    "python3; one that is not installed there is said, and is no failure.",
-    "  cresset bench model.pt2 --against torch,onnxruntime\n  cresset bench libmodel.so --profile\n", run,
+    .name = "bench",
+    .summary = "measures a program interpreted, compiled and in other hands",
+    .operands = "FILE",
+    .least = 1,
+    .most = 1,
+    .files = "pt2 so",
+    .options = options,
+    .text = "Measures calls on the archive's example inputs (random ones where it has none): medians of\n"
+            "rounds in which everybody takes turns. Peers run in the Python that CRESSET_PYTHON names, else\n"
+            "python3; one that is not installed there is said, and is no failure.",
+    .examples = "  cresset bench model.pt2 --against torch,onnxruntime\n  cresset bench libmodel.so --profile\n",
+    .run = run,
 };

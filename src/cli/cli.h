@@ -46,6 +46,7 @@ typedef struct cli_command {
     const char *text;           /* a few lines below the usage line */
     const char *examples;       /* lines, or NULL */
     cr_status (*run)(const cli_call *call);
+    bool passes_on;             /* what follows the first operand is somebody else's, options too */
 } cli_command;
 
 /* The table (main.c), in the order of the overview; NULL name ends it. */
@@ -53,7 +54,8 @@ extern const cli_command *const cli_commands[];
 const cli_command *cli_find(const char *name); /* NULL: absent */
 
 /* ---- the rows, one a file ---- */
-extern const cli_command cli_bench, cli_compile, cli_info, cli_run, cli_doctor, cli_convert, cli_completion, cli_help;
+extern const cli_command cli_bench, cli_compile, cli_info, cli_run, cli_view, cli_explain, cli_doctor, cli_convert,
+    cli_completion, cli_help;
 
 /* ---- parsed command lines (options.c) ---- */
 struct cli_call {

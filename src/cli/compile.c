@@ -274,19 +274,20 @@ static const cli_option options[] = {
 };
 
 const cli_command cli_compile = {
-    "compile",
-    "exported programs to a library that needs only libc",
-    "FILE...",
-    1,
-    64,
-    "pt2",
-    options,
-    "Several programs become methods of one library, named after their files. Weights are stored\n"
-    "once, and buffers of one name that calls change (a KV cache) are shared. The library's one\n"
-    "symbol and how to call it: include/cresset/abi.h. Custom operators that a program calls are\n"
-    "named in the library; their functions are given when it is loaded. With --train the first\n"
-    "program is one that returns a loss; the others share its parameters (docs/training.md).",
-    "  cresset compile model.pt2 -o libmodel.so --verify\n  cresset compile prefill.pt2 decode.pt2 -o libgpt.so\n"
-    "  cresset compile --train loss.pt2 forward.pt2 --optimizer adamw,weight_decay=0.1 -o libtrain.so\n",
-    run,
+    .name = "compile",
+    .summary = "exported programs to a library that needs only libc",
+    .operands = "FILE...",
+    .least = 1,
+    .most = 64,
+    .files = "pt2",
+    .options = options,
+    .text = "Several programs become methods of one library, named after their files. Weights are stored\n"
+            "once, and buffers of one name that calls change (a KV cache) are shared. The library's one\n"
+            "symbol and how to call it: include/cresset/abi.h. Custom operators that a program calls are\n"
+            "named in the library; their functions are given when it is loaded. With --train the first\n"
+            "program is one that returns a loss; the others share its parameters (docs/training.md).",
+    .examples = "  cresset compile model.pt2 -o libmodel.so --verify\n"
+                "  cresset compile prefill.pt2 decode.pt2 -o libgpt.so\n"
+                "  cresset compile --train loss.pt2 forward.pt2 --optimizer adamw,weight_decay=0.1 -o libtrain.so\n",
+    .run = run,
 };

@@ -78,7 +78,7 @@ static const struct { const char *name, *text; } sections[] = {
     { "ENVIRONMENT", ".TP\n\\fBCRESSET_NUM_THREADS\\fR\nthreads to compute with, unless \\-\\-threads says it\n"
                      ".TP\n\\fBCRESSET_ISA\\fR\nportable, avx2 or avx512: no wider instructions than these\n"
                      ".TP\n\\fBCRESSET_CC\\fR\nthe C compiler to look for first\n"
-                     ".TP\n\\fBCRESSET_PYTHON\\fR\nthe Python of bench's peers\n" },
+                     ".TP\n\\fBCRESSET_PYTHON\\fR\nthe Python of bench's peers and of explain\n" },
 };
 
 void cli_man_page(cr_str *out) {

@@ -13,8 +13,10 @@
 
 const char cli_version[] = CR_VERSION;
 
-const cli_command *const cli_commands[] = { &cli_info,    &cli_run,        &cli_compile, &cli_bench, &cli_doctor,
-                                            &cli_convert, &cli_completion, &cli_help,    NULL };
+const cli_command *const cli_commands[] = {
+    &cli_info,   &cli_run,     &cli_compile,    &cli_bench, &cli_view, &cli_explain,
+    &cli_doctor, &cli_convert, &cli_completion, &cli_help,  NULL,
+};
 
 const cli_command *cli_find(const char *name) {
     for (size_t i = 0; cli_commands[i]; i++)

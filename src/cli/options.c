@@ -149,7 +149,10 @@ cr_status cli_parse(const cli_command *command, int argc, char **argv, cli_call 
         if (options && !strcmp(word, "--")) options = false;
         else if (options && word[0] == '-' && word[1] == '-') CR_TRY_OUT(take_long(command, out, argc, argv, &i));
         else if (options && word[0] == '-' && word[1]) CR_TRY_OUT(take_letters(command, out, argc, argv, &i));
-        else CR_TRY_OUT(cli_push(&out->operands, word));
+        else {
+            CR_TRY_OUT(cli_push(&out->operands, word));
+            options &= !command->passes_on;
+        }
     }
     if (!out->help) status = check_operands(command, out);
 out:

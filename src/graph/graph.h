@@ -96,6 +96,9 @@ void cr_graph_count_uses(const cr_graph *g, uint32_t *counts);
 /* Calls fn on every value id that `args` mention, lists included. */
 void cr_args_visit_values(const cr_arg *args, size_t n, void (*fn)(void *user, uint32_t value), void *user);
 
+/* The right side of a node's line: "aten.add.Tensor(%x, 1)", "return %y"; nothing for an input. */
+void cr_graph_print_node(const cr_graph *g, const cr_node *node, cr_str *out);
+
 /* Memory that lives as long as the graph, for what is about to be put into it. NULL: out of memory. */
 void *cr_graph_alloc(cr_graph *g, size_t size);
 

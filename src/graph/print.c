@@ -286,24 +286,27 @@ static void print_symbols(const cr_graph *g, int indent, cr_str *out) {
     cr_vec_dispose(&s.seen);
 }
 
-static void print_node(const printer *p, const cr_node *node, int indent) {
-    cr_str *out = p->out;
-    cr_str_addf(out, "%*s", indent, "");
+void cr_graph_print_node(const cr_graph *g, const cr_node *node, cr_str *out) {
     if (node->kind == CR_NODE_OUTPUT) {
         cr_str_add(out, "return");
         for (uint16_t i = 0; i < node->nargs; i++) {
             cr_str_add(out, i ? ", " : " ");
-            print_arg(p->g, &node->args[i], out);
+            print_arg(g, &node->args[i], out);
         }
-    } else {
-        print_results(p, node);
-        if (node->kind == CR_NODE_CALL) print_call(p->g, node, out);
-        else {
-            cr_str_add(out, "get_attr ");
-            cr_str_add_quoted(out, node->target, strlen(node->target));
-        }
-        if (p->flags & CR_PRINT_ORIGINS) print_origin(&node->origin, out);
+    } else if (node->kind == CR_NODE_CALL) print_call(g, node, out);
+    else if (node->kind == CR_NODE_GET_ATTR) {
+        cr_str_add(out, "get_attr ");
+        cr_str_add_quoted(out, node->target, strlen(node->target));
     }
+}
+
+static void print_node(const printer *p, const cr_node *node, int indent) {
+    cr_str *out = p->out;
+    bool returns = node->kind == CR_NODE_OUTPUT;
+    cr_str_addf(out, "%*s", indent, "");
+    if (!returns) print_results(p, node);
+    cr_graph_print_node(p->g, node, out);
+    if (!returns && (p->flags & CR_PRINT_ORIGINS)) print_origin(&node->origin, out);
     cr_str_addc(out, '\n');
 }
 

@@ -22,7 +22,7 @@ PyMODINIT_FUNC PyInit__C(void) {
         cr_py_native_init,      cr_py_shape_init,   cr_py_decompose_init,  cr_py_tracer_init,  cr_py_program_new_init,
         cr_py_program_save_init, cr_py_safetensors_init, cr_py_body_init, cr_py_torch_file_init, cr_py_frontend_init,
         cr_py_opaque_init,      cr_py_library_init, cr_py_autograd_init,   cr_py_vmap_init,
-        cr_capture_init,
+        cr_py_page_init,        cr_capture_init,
     };
     cr_status status = cr_environment_check();
     if (status) return cr_py_raise(status);

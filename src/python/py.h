@@ -215,6 +215,7 @@ int cr_py_native_init(PyObject *module);  /* native_type.c: compiled libraries *
 int cr_py_check_init(PyObject *module);   /* check.c: fakes, decompositions, derivatives for tests */
 int cr_py_autograd_init(PyObject *module); /* autograd_type.c: gradients */
 int cr_py_vmap_init(PyObject *module); /* vmap.c: levels of vmap */
+int cr_py_page_init(PyObject *module);
 /* src/capture, the floor above: the one function of it that this folder calls. */
 int cr_capture_init(PyObject *module);
 int cr_py_table_init(PyObject *module);   /* table.c: the op table shown to tests, stubs and docs */

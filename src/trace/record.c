@@ -124,9 +124,11 @@ cr_status cr_trace_bind(cr_trace *t, cr_tensor *tensor, uint32_t value) {
     return CR_OK;
 }
 
+void cr_trace_set_hooks(cr_trace *t, const cr_trace_hooks *hooks) { t->hooks = *hooks; }
+
 void cr_trace_export(cr_trace *t, const cr_trace_hooks *hooks) {
     t->exports = true;
-    t->hooks = *hooks;
+    cr_trace_set_hooks(t, hooks);
 }
 
 cr_status cr_trace_input(cr_trace *t, const char *name, cr_tensor *tensor) {

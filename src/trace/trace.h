@@ -62,6 +62,7 @@ typedef struct cr_trace_hooks {
     cr_status (*lift)(void *user, cr_trace *t, cr_tensor *tensor, uint32_t *value);
     void *user;
 } cr_trace_hooks;
+void cr_trace_set_hooks(cr_trace *t, const cr_trace_hooks *hooks);
 /* From here on the calls are written the way exported programs have them: arguments equal to their defaults are left
  * out, factories name device and pinning, a tensor that a call wrote and returned goes on under the result's name. */
 void cr_trace_export(cr_trace *t, const cr_trace_hooks *hooks);

@@ -16,7 +16,7 @@ import numpy
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-COMMANDS = ["info", "run", "doctor", "convert", "completion", "help"]
+COMMANDS = ["info", "run", "view", "explain", "doctor", "convert", "completion", "help"]
 
 
 def cresset(*words, **options):

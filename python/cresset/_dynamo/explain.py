@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable
 
 from cresset import _C
+from cresset._dynamo import report
 
 __all__ = ["ExplainOutput", "explain"]
 
@@ -26,6 +27,16 @@ class ExplainOutput:
     out_guards: list[str]
     compile_times: float
     lines: list[tuple[str, int]] = field(default_factory=list)  # function and first line of each graph
+    data: dict[str, Any] = field(default_factory=dict, repr=False)  # all of it: report.py says what is in there
+
+    def json(self) -> str:
+        """All of it as JSON."""
+        return report.to_json(self.data)
+
+    def html(self, path: Any = None) -> str | None:
+        """One page that needs nothing else: source, graphs and breaks beside it, guards, times. In a file, or (path
+        None) as a text."""
+        return report.to_html(self.data, path)
 
     def __str__(self) -> str:
         text = [f"Graph count: {self.graph_count}", f"Graph break count: {self.graph_break_count}",
@@ -41,12 +52,14 @@ def _explain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     from cresset._dynamo import reset
     reset()
     compiled = _C._Compiled(_compile._code_owner(fn), None, None)
+    timed = _C._time_entries(True)
     begin = time.perf_counter()
     try:
         compiled(*args, **kwargs)
         spent = time.perf_counter() - begin
         entries = compiled._entries()
     finally:
+        _C._time_entries(timed)
         compiled._reset()
         reset()
     graphs = [entry for entry in entries if entry["graph"] is not None and entry["ops"]]
@@ -56,7 +69,8 @@ def _explain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
                          op_count=sum(entry["ops"] for entry in graphs),
                          ops_per_graph=[entry["ops"] for entry in graphs],
                          out_guards=[guard for entry in entries for guard in entry["guards"]], compile_times=spent,
-                         lines=[(entry["function"], entry["line"]) for entry in graphs])
+                         lines=[(entry["function"], entry["line"]) for entry in graphs],
+                         data=report.describe(entries, f"explain({getattr(fn, '__name__', type(fn).__name__)})"))
 
 
 def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
