@@ -10,6 +10,7 @@ the line and the reason. The work is done in C (`_C._Compiled`, src/capture).
 from __future__ import annotations
 
 import os
+import sys
 import types
 import weakref
 from typing import Any, Callable
@@ -138,7 +139,11 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
 
 
 def _compile_module(module: Any, compiler: Any, fullgraph: bool) -> Any:
-    from cresset._dynamo.eval_frame import OptimizedModule
-    while isinstance(module, OptimizedModule):
+    from cresset._dynamo.eval_frame import Optimized, OptimizedModule
+    while isinstance(module, Optimized):
         module = module._orig_mod
-    return OptimizedModule(module, _make(_code_owner(module), compiler, fullgraph))
+    kind = OptimizedModule
+    if "torch" in sys.modules and isinstance(module, sys.modules["torch"].nn.Module):
+        from cresset._torch.module import TorchModule
+        kind = TorchModule
+    return kind(module, _make(_code_owner(module), compiler, fullgraph))

@@ -97,6 +97,12 @@ cr_graph *cr_aot_functional(const cr_aot *a); /* before it was differentiated; b
  * of the recorded graph, owned. Errors are those of the same program run eagerly; nothing is written then. */
 CR_NODISCARD cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results);
 
+/* A recorded graph without its writes: further outputs, at the end, are new values of the placeholders mutated[i] (room
+ * for one per placeholder). `histories`: it will be differentiated. *out is NULL where it writes nothing.
+ * CR_EUNSUPPORTED: it has no such form. */
+CR_NODISCARD cr_status cr_aot_functional_form(const cr_graph *recorded, bool histories, uint32_t *mutated, size_t *n,
+                                              cr_graph **out);
+
 /* ---- one graph, for callers that do the rest themselves (exporting.c) ---- */
 typedef struct cr_aot_export {
     cr_graph *graph;   /* (inputs) -> (new values of inputs that are written, results, gradients that are due) */

@@ -13,20 +13,37 @@ void cr_aot_export_dispose(cr_aot_export *e) {
     *e = (cr_aot_export){ .graph = NULL };
 }
 
-static cr_status make_functional(const cr_graph *recorded, cr_aot_export *e, cr_graph **out) {
+static cr_status functionalize(const cr_graph *recorded, cr_functionalize_options *o, cr_graph **out) {
     cr_graph *g;
-    cr_functionalize_options o = { .mutated = e->mutated, .histories = true };
     CR_TRY(cr_graph_copy(recorded, &g));
     cr_status status = cr__show_statistics(&g);
-    if (!status) status = cr_pass_functionalize(g, &o, out);
+    if (!status) status = cr_pass_functionalize(g, o, out);
     cr_graph_release(g);
     CR_TRY(status);
-    e->nmutated = (uint32_t)o.nmutated;
     status = cr_graph_verify(*out, CR_VERIFY_FUNCTIONAL);
     if (!status) return CR_OK;
     cr_graph_release(*out);
+    *out = NULL;
     return cr_error_context(status, "this program writes memory in a way that has no functional form; write it with "
                                     "functional ops");
+}
+
+static cr_status make_functional(const cr_graph *recorded, cr_aot_export *e, cr_graph **out) {
+    cr_functionalize_options o = { .mutated = e->mutated, .histories = true };
+    CR_TRY(functionalize(recorded, &o, out));
+    e->nmutated = (uint32_t)o.nmutated;
+    return CR_OK;
+}
+
+cr_status cr_aot_functional_form(const cr_graph *recorded, bool histories, uint32_t *mutated, size_t *n,
+                                 cr_graph **out) {
+    cr_functionalize_options o = { .mutated = mutated, .histories = histories };
+    *n = 0;
+    *out = NULL;
+    if (!cr_graph_verify(recorded, CR_VERIFY_FUNCTIONAL)) return CR_OK;
+    CR_TRY(functionalize(recorded, &o, out));
+    *n = o.nmutated;
+    return CR_OK;
 }
 
 /* The graph's inputs again; the tangent of the loss is 1. */

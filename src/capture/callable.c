@@ -183,6 +183,23 @@ static PyObject *deepcopy(PyObject *self, PyObject *memo) {
 
 /* ---- what was captured, for logs and tests ---- */
 
+/* What a front end's code consists of: a list. New reference; NULL, without an exception: there is none. */
+static PyObject *codes_of(const cr_entry *e) {
+    if (!e->frontend->build || !e->compiled) return NULL;
+    PyObject *codes = PyObject_GetAttrString(e->compiled, "_codes");
+    if (!codes) PyErr_Clear();
+    return codes ? codes : Py_BuildValue("[O]", e->compiled);
+}
+
+static PyObject *tier_of(const cr_entry *e) {
+    PyObject *codes = codes_of(e), *first = codes ? PySequence_GetItem(codes, 0) : NULL;
+    PyObject *tier = first ? PyObject_GetAttrString(first, "tier") : NULL;
+    Py_XDECREF(codes);
+    Py_XDECREF(first);
+    PyErr_Clear();
+    return tier ? tier : Py_BuildValue("z", cr_entry_tier(e));
+}
+
 static int add_data(cr_entry *e, const cr_cache *c, int32_t at, void *list) {
     PyObject *guards = PyList_New(0), *misses = PyList_New(0), *graph = NULL;
     PyCodeObject *code = (PyCodeObject *)c->code;
@@ -198,11 +215,11 @@ static int add_data(cr_entry *e, const cr_cache *c, int32_t at, void *list) {
     graph = e->graph ? cr_py_graph_new(e->graph) : Py_NewRef(Py_None);
     if (!guards || !graph || !instructions) return Py_XDECREF(guards), Py_XDECREF(misses), Py_XDECREF(graph), -1;
     int line = at < 0 ? code->co_firstlineno : PyCode_Addr2Line(code, instructions->at[at].own * 2);
-    PyObject *row = Py_BuildValue("{s:O,s:O,s:i,s:i,s:O,s:O,s:N,s:n,s:N,s:N,s:n,s:z,s:K,s:d,s:d,s:d}", "function",
+    PyObject *row = Py_BuildValue("{s:O,s:O,s:i,s:i,s:O,s:O,s:N,s:n,s:N,s:N,s:n,s:N,s:K,s:d,s:d,s:d}", "function",
                                   code->co_qualname, "file", code->co_filename, "at", at, "line", line, "reason",
                                   e->reason ? e->reason : Py_None, "resumes", e->resumes ? Py_True : Py_False, "graph",
                                   graph, "ops", (Py_ssize_t)e->ops, "guards", guards, "misses", misses, "effects",
-                                  (Py_ssize_t)e->effects.n, "tier", cr_entry_tier(e), "hits",
+                                  (Py_ssize_t)e->effects.n, "tier", tier_of(e), "hits",
                                   (unsigned long long)e->hits, "capture_seconds", e->capture_seconds, "compile_seconds",
                                   e->compile_seconds, "run_seconds", e->run_seconds);
     int failed = row ? PyList_Append(list, row) : -1;
@@ -231,6 +248,13 @@ static PyObject *counts(PyObject *self, PyObject *unused) {
 static int wait_for(cr_entry *e, const cr_cache *c, int32_t at, void *user) {
     (void)c, (void)at, (void)user;
     cr_entry_retain(e);
+    PyObject *codes = codes_of(e);
+    for (Py_ssize_t i = 0; codes && i < PyList_Size(codes); i++) {
+        PyObject *done = PyObject_CallMethod(PyList_GET_ITEM(codes, i), "_wait", NULL);
+        Py_XDECREF(done);
+        PyErr_Clear();
+    }
+    Py_XDECREF(codes);
     Py_BEGIN_ALLOW_THREADS;
     cr_entry_wait(e);
     Py_END_ALLOW_THREADS;

@@ -181,14 +181,15 @@ static int evaluate_again(cr_capture *c, const request *r) {
 }
 
 /* NULL: exception. */
-static cr_entry *capture(const request *r, uint64_t ambient) {
+static cr_entry *capture(const request *r) {
     cr_capture c;
     cr_entry *e = NULL;
+    cr_frontends_look();
     bool collects = PyGC_Disable(); /* a finalizer's ops would be recorded */
     r->cache->capturing = capturing = true;
     long every = cr_capture_switches.every;
     if (!evaluate(&c, r, every ? every : -1) && !(c.reason && c.steps != c.stop + 1 && evaluate_again(&c, r)))
-        e = cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(r->function), ambient);
+        e = cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(r->function));
     cr_capture_dispose(&c);
     r->cache->capturing = capturing = false;
     if (collects) PyGC_Enable();
@@ -227,9 +228,9 @@ static int check_fresh(const request *r, cr_entry *e, PyObject **slots) {
 }
 
 /* Captures, compiles and keeps. *slots (PyMem_Free) are filled. A new reference; NULL: exception. */
-static cr_entry *make_entry(const request *r, uint64_t ambient, PyObject ***slots) {
+static cr_entry *make_entry(const request *r, PyObject ***slots) {
     double begin = seconds_now();
-    cr_entry *e = capture(r, ambient);
+    cr_entry *e = capture(r);
     if (e) e->capture_seconds = seconds_now() - begin;
     *slots = e ? PyMem_Calloc(e->guards.slots + 1, sizeof **slots) : NULL;
     if (e && !*slots) PyErr_NoMemory();
@@ -288,10 +289,12 @@ static int tell_limit(const request *r, const cr_place *p) {
 /* ---- finding ---- */
 
 /* The first entry of the place whose guards hold; *slots are filled. Borrowed. NULL: none, or an exception. */
-static cr_entry *find_entry(const request *r, const cr_place *p, uint64_t ambient, PyObject **small,
-                            PyObject ***slots) {
+static cr_entry *find_entry(const request *r, const cr_place *p, PyObject **small, PyObject ***slots) {
+    const cr_frontend *asked = NULL;
+    uint64_t ambient = 0;
     for (size_t i = 0; i < p->entries.n; i++) {
         cr_entry *e = p->entries.at[i];
+        if (e->frontend != asked) ambient = (asked = e->frontend)->ambient();
         if (e->ambient != ambient) continue;
         *slots = e->guards.slots > CR_SMALL_SLOTS ? PyMem_Malloc(e->guards.slots * sizeof **slots) : small;
         if (!*slots) return (cr_entry *)PyErr_NoMemory();
@@ -327,14 +330,13 @@ cr_entry *cr_find_at(cr_dispatcher *d, cr_cache *cache, PyObject *function, PyOb
                      int32_t at, PyObject **small, PyObject ***slots) {
     request r = { .d = d, .cache = cache, .function = function, .at = at, .args = state, .depth = depth };
     if (cache->capturing || is_off()) return NULL;
-    uint64_t ambient = cr_frontend_cresset.ambient();
     cr_place *p = find_place(cache, at, 0, NULL);
     if (!p) return NULL;
-    cr_entry *e = find_entry(&r, p, ambient, small, slots);
+    cr_entry *e = find_entry(&r, p, small, slots);
     if (e) return cr_entry_retain(e);
     if (PyErr_Occurred() || may_capture(&r, p) <= 0) return NULL;
     if ((Py_ssize_t)p->entries.n >= d->limit) return tell_limit(&r, p), NULL;
-    return make_entry(&r, ambient, slots);
+    return make_entry(&r, slots);
 }
 
 /* ---- calling ---- */
@@ -388,11 +390,10 @@ static PyObject *dispatch(cr_dispatcher *d, PyObject *function, const void *of, 
     r.cache = find_cache(d, function, of);
     if (!r.cache) return NULL;
     if (r.cache->capturing || is_off()) return call_plain(d, function, args, (size_t)nargs, kwnames);
-    uint64_t ambient = cr_frontend_cresset.ambient();
     PyObject *small[CR_SMALL_SLOTS], **slots = NULL, *result = NULL;
     cr_place *p = find_place(r.cache, -1, nargs, kwnames);
     if (!p) return NULL;
-    cr_entry *e = find_entry(&r, p, ambient, small, &slots);
+    cr_entry *e = find_entry(&r, p, small, &slots);
     int may = e || PyErr_Occurred() ? 1 : may_capture(&r, p);
     if (!e && PyErr_Occurred()) return NULL;
     if (!may) return call_plain(d, function, args, (size_t)nargs, kwnames);
@@ -401,7 +402,7 @@ static PyObject *dispatch(cr_dispatcher *d, PyObject *function, const void *of, 
         d->hits++;
         cr_entry_retain(e);
     } else if (r.cache->captures < d->limit) {
-        e = make_entry(&r, ambient, &slots);
+        e = make_entry(&r, &slots);
     } else if (!tell_limit(&r, p)) {
         result = call_plain(d, function, args, (size_t)nargs, kwnames);
     }

@@ -462,14 +462,15 @@ static void drop_graph(cr_entry *e) {
     e->plan = NULL, e->graph = NULL;
 }
 
-cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code, uint64_t ambient) {
+cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code) {
     cr_entry *e = PyMem_Calloc(1, sizeof *e);
     if (!e) return (cr_entry *)PyErr_NoMemory();
     builder b = { .c = c, .e = e };
     cr_map_init(&b.rows);
     cr_map_init(&b.outputs);
     e->refs = 1;
-    e->ambient = ambient;
+    e->frontend = c->frontend ? c->frontend : &cr_frontend_cresset;
+    e->ambient = e->frontend->ambient();
     cr_guards_init(&e->guards);
     if (c->reason && !describe_prefix(&b)) {
         drop_graph(e);

@@ -41,14 +41,15 @@ typedef struct cr_entry {
     int32_t next;         /* or it returns, at this instruction */
     uint32_t locals;
     CR_VEC(uint32_t) state; /* rows; CR_NO_ROW: NULL */
-    uint64_t ambient;     /* the word of the front end when it was captured */
+    const cr_frontend *frontend; /* whose tensors it works on */
+    uint64_t ambient;     /* its word when it was captured */
     cr_guards guards;
     PyObject *reason;     /* str: why the call runs plain; NULL: it is captured */
     cr_graph *graph;      /* NULL: nothing is computed */
     cr_plan *plan;
     cr_tier *tier;        /* native code in its place, when there is some; NULL: none is wanted */
     cr_ahead *ahead;      /* the graph without its writes, with its gradients; run in its place. NULL: none needed */
-    PyObject *compiled;   /* what a Python backend made of the graph; NULL: the plan is run */
+    PyObject *compiled;   /* what a Python backend, or the front end, made of the graph; NULL: the plan is run */
     size_t ops;           /* calls in the graph */
     bool draws;           /* some op draws random numbers */
     bool writes;          /* ... writes to an input */
@@ -67,7 +68,7 @@ typedef struct cr_entry {
 } cr_entry;
 /* Makes an entry of a capture of `code` that ended; takes what it needs out of it. A result that cannot be made again
  * turns it into one that runs plain. NULL: exception. */
-cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code, uint64_t ambient);
+cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code);
 cr_entry *cr_entry_retain(cr_entry *e);
 void cr_entry_release(cr_entry *e);
 /* Makes code for the graph: `native` where that may stand for it, else for the interpreter. A graph that writes to its

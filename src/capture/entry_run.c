@@ -29,8 +29,28 @@ static int build_ahead(cr_entry *e, PyObject *const *slots, bool native) {
     return status == CR_ENOMEM ? no_memory() : status ? 1 : failed;
 }
 
+/* A library with foreign tensors runs the graph itself. */
+static int build_foreign(cr_entry *e, PyObject *const *slots, bool native) {
+    PyObject *examples = PyTuple_New(e->ninputs);
+    for (uint32_t i = 0; examples && i < e->ninputs; i++)
+        PyTuple_SET_ITEM(examples, i, Py_NewRef(slots[e->inputs[i]]));
+    e->compiled = examples ? e->frontend->build(e->graph, examples, e->records, native) : NULL;
+    Py_XDECREF(examples);
+    if (e->compiled) return 0;
+    if (!PyErr_ExceptionMatches(PyExc_NotImplementedError)) return -1;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *why = PyObject_Str(value);
+    Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(traceback);
+    if (!why) return -1;
+    Py_XSETREF(e->reason, why);
+    e->resumes = false;
+    return 0;
+}
+
 int cr_entry_build(cr_entry *e, PyObject *const *slots, bool native) {
     if (!e->graph) return 0;
+    if (e->frontend->build) return build_foreign(e, slots, native);
     if (e->writes || (native && (e->records || e->shares))) {
         int failed = build_ahead(e, slots, native);
         if (failed <= 0 || !e->writes) return failed < 0 ? -1 : 0; /* as recorded, by the interpreter */
@@ -48,6 +68,7 @@ int cr_entry_build(cr_entry *e, PyObject *const *slots, bool native) {
 const char *cr_entry_tier(const cr_entry *e) {
     const cr_tier *tier = e->tier ? e->tier : e->ahead ? cr_ahead_tier(e->ahead) : NULL;
     if (tier) return cr_tier_state(tier);
+    if (e->graph && e->frontend->build) return e->frontend->name;
     return !e->graph ? NULL : e->draws ? "the graph draws random numbers" : "interpreted";
 }
 
@@ -213,20 +234,24 @@ static void put_generator_back(const run *r) {
     (void)rt_generator_set_state(&ctx, cr_default_generator(), r->generator, RT_GENERATOR_STATE_BYTES);
 }
 
-/* What the backend made of the graph, called with the inputs' objects. 1: r->objects has the outputs. */
+/* What the backend made of the graph, called with the inputs' objects. 1: *outputs are there; 0: the front end's own
+ * code failed and nothing has happened. */
 static int run_compiled(run *r, PyObject **outputs) {
     cr_entry *e = r->e;
-    PyObject *args = PyTuple_New(e->ninputs);
-    for (uint32_t i = 0; args && i < e->ninputs; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(r->slots[e->inputs[i]]));
-    PyObject *given = args ? PyObject_CallObject(e->compiled, args) : NULL;
-    Py_XDECREF(args);
+    PyObject *few[SMALL], **args = e->ninputs > SMALL ? PyMem_Malloc(e->ninputs * sizeof *args) : few;
+    if (!args) return no_memory();
+    for (uint32_t i = 0; i < e->ninputs; i++) args[i] = Py_NewRef(r->slots[e->inputs[i]]);
+    PyObject *given = PyObject_Vectorcall(e->compiled, args, e->ninputs, NULL);
+    for (uint32_t i = 0; i < e->ninputs; i++) Py_DECREF(args[i]);
+    if (args != few) PyMem_Free(args);
+    if (!given && e->frontend->build && PyErr_ExceptionMatches(PyExc_Exception)) return PyErr_Clear(), 0;
     if (!given) return -1;
-    *outputs = PyTuple_Check(given) || PyList_Check(given) ? PySequence_Tuple(given) : PyTuple_Pack(1, given);
+    *outputs = PyTuple_Check(given) || PyList_Check(given) ? Py_NewRef(given) : PyTuple_Pack(1, given);
     Py_DECREF(given);
     if (!*outputs) return -1;
-    if (PyTuple_GET_SIZE(*outputs) == e->noutputs) return 1;
+    if (PySequence_Fast_GET_SIZE(*outputs) == e->noutputs) return 1;
     PyErr_Format(PyExc_RuntimeError, "the backend's function returned %zd values; the graph has %u outputs",
-                 PyTuple_GET_SIZE(*outputs), e->noutputs);
+                 PySequence_Fast_GET_SIZE(*outputs), e->noutputs);
     Py_CLEAR(*outputs);
     return -1;
 }
@@ -266,7 +291,7 @@ static int make_objects(run *r, PyObject *outputs) {
         if (row->kind == CR_MAKE_SLOT) continue; /* held since before the graph ran */
         if (row->kind == CR_MAKE_CONSTANT) r->objects[i] = Py_NewRef(row->object);
         else if (row->kind != CR_MAKE_OUTPUT) r->objects[i] = failed ? NULL : container(e, row, r->objects);
-        else if (outputs) r->objects[i] = Py_NewRef(PyTuple_GET_ITEM(outputs, row->index));
+        else if (outputs) r->objects[i] = Py_NewRef(PySequence_Fast_GET_ITEM(outputs, row->index));
         else {
             cr_tensor *t = r->outputs[row->index].u.t;
             cr_tensor_retain(t);
@@ -298,7 +323,8 @@ int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObjec
         if (e->graph && !e->compiled) cr_results_release(r.outputs, e->noutputs);
     }
     *result = done == 1 && !e->resumes ? Py_NewRef(r.objects[e->result]) : NULL;
-    if (done == 1 && e->resumes) cr_ambient_get()->grad = e->grad;
+    if (done == 1 && e->resumes && e->grad != !!(e->ambient & CR_AMBIENT_GRAD))
+        e->frontend->set_ambient(e->grad ? e->ambient | CR_AMBIENT_GRAD : e->ambient & ~(uint64_t)CR_AMBIENT_GRAD);
     for (size_t i = 0; done == 1 && i < e->state.n; i++)
         state[i] = e->state.at[i] == CR_NO_ROW ? NULL : Py_NewRef(r.objects[e->state.at[i]]);
     for (size_t i = 0; i < nmakes; i++) Py_XDECREF(r.objects[i]);

@@ -29,13 +29,23 @@ static bool is_builtin_value(PyObject *o) {
 }
 
 static int tensor_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out) {
-    const cr_frontend *fe = cr_frontend_of(value);
+    const cr_frontend *fe = c->frontend ? c->frontend : cr_frontend_of(value);
     size_t at;
+    if (PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && fe->borrow && !c->grad)
+        return cr_break(c, "requires_grad is asked for while gradients are off");
+    if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0 && fe->borrow)
+        return cr_break(c, "the class of a tensor is asked for by its attribute");
     if (PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && cr_find_known(c, value, &at))
         return found(PyObject_GetAttr(c->known.at[at].real, name), out); /* an input's: its stamp has it */
+    if (fe->borrow && !_PyType_Lookup(cr_class_of(c, value), name)) {
+        if (!cr_find_known(c, value, &at)) return MISSING;
+        PyObject *dict = cr_read_now(CR_READ_DICT, c->known.at[at].real, NULL, 0);
+        if (!dict || !PyDict_Check(dict) || PyDict_GET_SIZE(dict) == 0)
+            return cr_guard_no(&c->guards, c->known.at[at].source, CR_HOLDS_NO_ATTRIBUTE, name) ? -1 : MISSING;
+    }
     if (!fe->is_captured(name))
         return cr_break(c, "the attribute '%U' of a tensor is read, which capture does not follow", name);
-    if (found(PyObject_GetAttr(value, name), out) < 0) return -1;
+    if (found(PyObject_GetAttr(value, name), out) < 0 || !(*out = cr_translate(c, *out))) return -1;
     if (!cr_check_result(c, *out)) return FOUND;
     Py_CLEAR(*out);
     return -1;
@@ -163,7 +173,9 @@ static bool has_own_getattribute(PyTypeObject *type) {
     if (!name && !(name = PyUnicode_InternFromString("__getattribute__"))) return PyErr_Clear(), true;
     PyObject *raw = _PyType_Lookup(type, name);
     return !raw || !Py_IS_TYPE(raw, &PyWrapperDescr_Type) ||
-           ((PyWrapperDescrObject *)raw)->d_wrapped != (void *)PyObject_GenericGetAttr;
+           (((PyWrapperDescrObject *)raw)->d_wrapped != (void *)PyObject_GenericGetAttr &&
+            /* of a module: the same, and then a __getattr__ among its variables */
+            ((PyWrapperDescrObject *)raw)->d_wrapped != (void *)PyModule_Type.tp_getattro);
 }
 
 static PyObject *find_getattr(PyTypeObject *type, PyObject **name) {
@@ -248,6 +260,8 @@ int cr_object_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject
         return source < -1 ? -1 : cr_bind_class_attribute(c, token, raw, source, out);
     }
     PyObject *getattr = find_getattr(type, &getattr_name);
+    if (PyModule_Check(real) && getattr_name && cr_read_now(CR_READ_KEY, PyModule_GetDict(real), getattr_name, 0))
+        return cr_break(c, "a module computes its attribute '%U'", name);
     if (!getattr) return MISSING;
     int32_t source = class_source(c, token, getattr_name);
     return source < -1 ? -1 : call_getter(c, token, getattr, source, name);

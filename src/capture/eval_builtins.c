@@ -18,8 +18,6 @@ typedef struct rule { const char *name; enum { ANY, CONSTANTS, SPECIAL } on; spe
 
 /* ---- those that look at tokens ---- */
 
-static PyTypeObject *class_of(PyObject *value) { return Py_TYPE(cr_is_token(value) ? cr_real(value) : value); }
-
 /* Of an abstract class of the standard library: what classes in C are counted among it is asked of it, and guarded by
  * the number that changes when any class is registered. 2: it is no such class, or the other is not written in C. */
 static int is_registered(cr_capture *c, PyTypeObject *type, PyObject *of) {
@@ -77,7 +75,7 @@ static int call_isinstance(cr_capture *c, cr_call_frame *f, const arguments *a, 
     if (a->n != 2) return cr_break(c, "isinstance() has %zd arguments", a->n);
     int marked = is_marked(c, a->at[0], a->at[1]);
     if (marked < 2) return *out = PyBool_FromLong(marked), 1;
-    int is = cr_is_subclass(c, class_of(a->at[0]), a->at[1]);
+    int is = cr_is_subclass(c, cr_class_of(c, a->at[0]), a->at[1]);
     return is < 0 ? -1 : (*out = PyBool_FromLong(is), 1);
 }
 
@@ -253,14 +251,19 @@ static int call_iter(cr_capture *c, cr_call_frame *f, const arguments *a, PyObje
 }
 
 /* Recorded ops carry the mode in which they were recorded: grad mode can be switched off for them, not on. */
-static int set_grad(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
-    (void)f;
+int cr_switch_grad(cr_capture *c, const cr_arguments *a, bool *before) {
     int on = a->n == 1 && cr_is_constant(a->at[0]) ? PyObject_IsTrue(a->at[0]) : -1;
     if (on < 0) return cr_break(c, "the gradient mode is set to something that is no constant");
     if (on && !c->grad) return cr_break(c, "gradients are switched on in a function that is called without them");
-    bool before = cr_ambient_get()->grad;
+    *before = cr_ambient_get()->grad;
     cr_ambient_get()->grad = on;
-    return *out = PyBool_FromLong(before), 1;
+    return 0;
+}
+
+static int set_grad(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    bool before;
+    (void)f;
+    return cr_switch_grad(c, a, &before) ? -1 : (*out = PyBool_FromLong(before), 1);
 }
 
 /* ---- the tables ---- */
@@ -438,7 +441,7 @@ static PyObject *operand_of(cr_capture *c, cr_call_frame *f, PyObject *callable,
 }
 
 /* Calls it with what it may look into ready to be looked into. */
-static PyObject *call_for_real(cr_capture *c, cr_call_frame *f, PyObject *callable, const arguments *a, bool is_op) {
+PyObject *cr_call_for_real(cr_capture *c, cr_call_frame *f, PyObject *callable, const arguments *a, bool is_op) {
     Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0), k = 0;
     PyObject *result = NULL, **operands = PyMem_Malloc(((size_t)total + 1) * sizeof *operands);
     if (!operands) return PyErr_NoMemory();
@@ -464,13 +467,6 @@ static bool is_tensor_method(PyObject *callable, const arguments *a) {
     if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) return a->n && cr_is_tensor_value(a->at[0]);
     return PyCFunction_CheckExact(callable) && PyCFunction_GET_SELF(callable) &&
            cr_is_tensor_value(PyCFunction_GET_SELF(callable));
-}
-
-static int give(cr_capture *c, cr_call_frame *f, PyObject *result) {
-    if (!result || cr_check_result(c, result)) return Py_XDECREF(result), -1;
-    for (Py_ssize_t k = 0; PyTuple_Check(result) && k < PyTuple_GET_SIZE(result); k++)
-        if (cr_check_result(c, PyTuple_GET_ITEM(result, k))) return Py_DECREF(result), -1;
-    return cr_push(f, result), 0;
 }
 
 /* object.__new__, tuple.__new__, ... */
@@ -508,11 +504,13 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
         int r = cr_call_wrapper(c, f, callable, &a, &out);
         return r < 0 ? -1 : r ? (cr_push(f, out), 0) : 0;
     }
+    int foreign = cr_call_foreign(c, f, callable, &a);
+    if (foreign < 1) return foreign;
     if (is_new(callable)) return call_new(c, f, callable, &a);
     if (PyExceptionClass_Check(callable) && !kwnames) return make_exception(c, f, callable, &a);
     if (is_op(callable) || is_tensor_method(callable, &a)) {
         c->on_tensors = true;
-        return give(c, f, call_for_real(c, f, callable, &a, true));
+        return cr_give(c, f, cr_call_for_real(c, f, callable, &a, true));
     }
     int on = rule_of(callable, &a, &written);
     if (on < 0) return refuse(c, callable, "");
@@ -535,5 +533,5 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
         int truth = cr_truth(c, args[0]);
         return truth < 0 ? -1 : (cr_push(f, PyBool_FromLong(truth)), 0);
     }
-    return give(c, f, call_for_real(c, f, callable, &a, false));
+    return cr_give(c, f, cr_call_for_real(c, f, callable, &a, false));
 }

@@ -115,10 +115,9 @@ static int evaluate(cr_capture *c) {
 
 /* The program switches the gradient mode for real, so that ops are recorded in theirs; afterwards it is put back. */
 int cr_evaluate(cr_capture *c) {
-    bool grad = c->grad = cr_ambient_get()->grad;
     int failed = evaluate(c);
-    bool changed = cr_ambient_get()->grad != grad;
-    cr_ambient_get()->grad = grad;
+    bool changed = cr_ambient_get()->grad != c->grad;
+    cr_frontend_cresset.set_ambient(c->outer);
     if (failed || !changed || c->plain) return failed;
     return cr_break(c, "the gradient mode is another one at the end of the function");
 }
@@ -394,7 +393,7 @@ HANDLER(DELETE_GLOBAL) {
 static PyObject *module_named(cr_capture *c, PyObject *name) {
     int32_t source = cr_source(&c->guards, CR_READ_MODULE, 0, name, 0);
     PyObject *real = source < 0 ? NULL : cr_read_now(CR_READ_MODULE, NULL, name, 0);
-    if (source >= 0 && (!real || !PyModule_CheckExact(real)))
+    if (source >= 0 && (!real || !PyModule_Check(real)))
         return cr_break(c, "the module '%U' is imported for the first time", name), NULL;
     return real ? cr_wrap(c, real, source) : NULL;
 }

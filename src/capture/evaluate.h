@@ -86,7 +86,9 @@ typedef struct cr_call_frame {
 
 typedef struct cr_capture {
     bool plain;
+    const cr_frontend *frontend; /* whose tensors and functions it works with; NULL: nobody's so far */
     bool grad;              /* the gradient mode that it began with */
+    uint64_t outer;         /* our own ambient word before it */
     long steps;             /* instructions of the outermost frame that were begun */
     long stop;              /* how many of them are carried out: capture ends before the next; -1: all */
     bool stopped_grad;      /* the gradient mode there */
@@ -144,6 +146,9 @@ bool cr_find_known(const cr_capture *c, PyObject *value, size_t *index);
 /* An object that the program makes: `type` is its class as a value, `real` an empty object of it (taken over). */
 PyObject *cr_token_made(PyObject *type, PyObject *real, PyObject *payload);
 bool cr_is_tensor_value(PyObject *value);
+/* The program works with this library: all of it must. -1: a break. */
+int cr_use_frontend(cr_capture *c, const cr_frontend *fe);
+PyTypeObject *cr_class_of(const cr_capture *c, PyObject *value); /* what a program sees as its class */
 /* Is there nothing but constants in it, however deep? */
 bool cr_is_constant(PyObject *value);
 bool cr_is_held_constant(PyObject *real); /* from outside: compared by identity and held */
@@ -255,6 +260,15 @@ int cr_is_subclass(cr_capture *c, PyTypeObject *type, PyObject *of);
 /* A builtin in C. As cr_call_value; what may be called at all is decided here. */
 int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *kwnames);
+/* A function in C of a library with foreign tensors (eval_foreign.c); as cr_call_value. 1: it is none. */
+int cr_call_foreign(cr_capture *c, cr_call_frame *f, PyObject *callable, const cr_arguments *a);
+/* Pushes what a function in C returned; NULL: -1. */
+int cr_give(cr_capture *c, cr_call_frame *f, PyObject *result);
+/* What an op gave, as the library of the program shows it. Consumes it. NULL: exception or break. */
+PyObject *cr_translate(cr_capture *c, PyObject *value);
+/* Sets the gradient mode for what is recorded from now on; `a`: one constant. 0: *before; -1. */
+int cr_switch_grad(cr_capture *c, const cr_arguments *a, bool *before);
+PyObject *cr_call_for_real(cr_capture *c, cr_call_frame *f, PyObject *callable, const cr_arguments *a, bool is_op);
 /* Is this the result of something that read data (a symbolic number)? Then a break, -1. Else 0. */
 int cr_check_result(cr_capture *c, PyObject *value);
 /* A value that C code may iterate over or look into: dicts from outside are unfolded, objects whose class adds methods

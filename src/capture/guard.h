@@ -122,10 +122,6 @@ PyObject *cr_guard_text(const cr_guards *g, size_t row);
 /* Constants that are compared by type and bits, and (is) objects that are compared by identity and may be held. */
 bool cr_is_plain_constant(PyObject *o);
 bool cr_constants_equal(PyObject *a, PyObject *b);
-/* Is it written in Python? Of classes in C some are made at run time, too, and cannot be changed. */
-static inline bool cr_is_python_class(const PyTypeObject *type) {
-    return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
-}
 static inline bool cr_texts_equal(PyObject *a, PyObject *b) { /* both str */
     return PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) && PyUnicode_KIND(a) == PyUnicode_KIND(b) &&
            !memcmp(PyUnicode_DATA(a), PyUnicode_DATA(b), (size_t)PyUnicode_GET_LENGTH(a) * PyUnicode_KIND(a));

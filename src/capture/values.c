@@ -123,7 +123,8 @@ PyObject *cr_pending(cr_capture *c, PyObject *real, int32_t source) {
 /* ---- a capture ---- */
 
 int cr_capture_begin(cr_capture *c, bool plain) {
-    *c = (cr_capture){ .plain = plain, .left = 2000000, .stop = -1 };
+    *c = (cr_capture){ .plain = plain, .left = 2000000, .stop = -1, .grad = cr_ambient_get()->grad,
+                       .outer = cr_frontend_cresset.ambient() };
     cr_guards_init(&c->guards);
     cr_map_init(&c->by_real);
     cr_map_init(&c->by_value);
@@ -143,6 +144,7 @@ int cr_capture_begin(cr_capture *c, bool plain) {
 
 void cr_capture_dispose(cr_capture *c) {
     c->disposing = true;
+    if (!c->plain) cr_frontend_cresset.set_ambient(c->outer);
     while (c->frame) cr_pop_frame(c);
     for (size_t i = 0; i < c->known.n; i++) {
         Py_XDECREF(c->known.at[i].real);
@@ -210,6 +212,28 @@ static PyObject *know(cr_capture *c, PyObject *real, PyObject *value, int32_t so
 }
 
 bool cr_is_tensor_value(PyObject *value) { return cr_frontend_is_tensor(value); }
+
+/* Of a foreign library's program the fakes are ours: they are recorded in the mode that the library is in. */
+int cr_use_frontend(cr_capture *c, const cr_frontend *fe) {
+    if (c->frontend == fe) return 0;
+    if (c->frontend) return cr_break(c, "tensors of %s and of %s are used together", c->frontend->name, fe->name);
+    if (fe->borrow) {
+        uint64_t word = fe->ambient();
+        if (word & CR_AMBIENT_PLAIN)
+            return cr_break(c, "a mode of %s is at work (autocast, function or dispatch modes, transforms, tracing, a "
+                               "default dtype)", fe->name);
+        c->grad = cr_ambient_get()->grad = word & CR_AMBIENT_GRAD;
+    }
+    c->frontend = fe;
+    return 0;
+}
+
+PyTypeObject *cr_class_of(const cr_capture *c, PyObject *value) {
+    size_t at;
+    if (cr_is_token(value)) return Py_TYPE(cr_real(value));
+    if (!c->frontend || !c->frontend->borrow || !cr_is_tensor_value(value)) return Py_TYPE(value);
+    return cr_find_known(c, value, &at) ? Py_TYPE(c->known.at[at].real) : c->frontend->class_of_results();
+}
 
 bool cr_is_known_object(const cr_capture *c, PyObject *real) {
     size_t index;
@@ -291,6 +315,7 @@ static bool is_library_constant(PyObject *o) {
     bool is = false;
     if (PyType_Check(o) || cr_is_python_class(Py_TYPE(o))) return false;
     for (size_t i = 0; !is && (fe = cr_frontend_at(i)); i++) {
+        if (fe->is_constant && fe->is_constant(o)) return true;
         cr_py_frame_init(&frame);
         is = !fe->read(&frame, o, &arg) &&
              (arg.kind == CR_ARG_DTYPE || arg.kind == CR_ARG_LAYOUT || arg.kind == CR_ARG_FORMAT ||
@@ -340,10 +365,12 @@ static PyObject *wrap_tensor(cr_capture *c, PyObject *real, int32_t source) {
     const cr_frontend *fe = cr_frontend_of(real);
     cr_py_frame frame;
     cr_py_frame_init(&frame);
-    const cr_tensor *t = cr_frontend_tensor(&frame, real);
     cr_tensor *fake = NULL;
     PyObject *value = NULL;
     char name[32];
+    const cr_tensor *t = cr_use_frontend(c, fe) ? NULL
+                         : fe->borrow           ? fe->borrow(&frame, real)
+                                                : cr_frontend_tensor(&frame, real);
     if (!t || cr_guard_tensor(&c->guards, source, fe, real)) goto out;
     if (cr_tensor_is_fake(t)) {
         cr_break(c, "a tensor without data is used");

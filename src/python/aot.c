@@ -60,6 +60,27 @@ static PyObject *functionalize(PyObject *module, PyObject *graph) {
     return result;
 }
 
+/* _functional_form(graph, histories): as _functionalize, statistics of batch norm among what is written; None: the
+ * graph writes nothing. */
+static PyObject *functional_form(PyObject *module, PyObject *args) {
+    PyObject *graph;
+    int histories;
+    size_t n;
+    cr_graph *made = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Op:_functional_form", &graph, &histories)) return NULL;
+    cr_graph *g = graph_arg(graph, "_functional_form()");
+    uint32_t *mutated = g ? PyMem_Calloc(cr_graph_input_count(g) + 1, sizeof *mutated) : NULL;
+    if (!mutated) return g ? PyErr_NoMemory() : NULL;
+    cr_status status = cr_aot_functional_form(g, histories, mutated, &n, &made);
+    PyObject *which = status ? cr_py_raise(status) : indices(mutated, n);
+    PyMem_Free(mutated);
+    if (which && made) return Py_BuildValue("(NN)", cr_py_graph_new(made), which);
+    cr_graph_release(made);
+    Py_XDECREF(which);
+    return which ? Py_NewRef(Py_None) : NULL;
+}
+
 static PyObject *joint_object(cr_joint *j) {
     PyObject *of = indices(j->tangent_of, j->ntangents);
     if (!of) return cr_joint_dispose(j), NULL;
@@ -218,6 +239,9 @@ static PyMethodDef functions[] = {
       "saved tensors, saved numbers, report as JSON)." },
     { "_functionalize", functionalize, METH_O,
       "_functionalize(graph): (graph, the placeholders whose new values are its last outputs)." },
+    { "_functional_form", functional_form, METH_VARARGS,
+      "_functional_form(graph, histories): (graph, the placeholders whose new values are its last outputs); None: it "
+      "writes nothing. histories: it will be differentiated." },
     { "_differentiate", (PyCFunction)(void (*)(void))differentiate, METH_VARARGS | METH_KEYWORDS,
       "_differentiate(graph, wrt=None, through=None): (joint graph, primals, results, the result each tangent is "
       "of)." },

@@ -3,12 +3,28 @@
  * _resolve. */
 #include "python/py.h"
 
-static const cr_frontend *const frontends[] = { &cr_frontend_cresset };
+static const cr_frontend *const frontends[] = { &cr_frontend_cresset, &cr_frontend_torch };
+static size_t count = 1; /* process: those that are there */
 
-const cr_frontend *cr_frontend_at(size_t i) { return i < CR_COUNT(frontends) ? frontends[i] : NULL; }
+const cr_frontend *cr_frontend_at(size_t i) { return i < count ? frontends[i] : NULL; }
+
+void cr_frontends_look(void) {
+    static PyObject *name; /* once */
+    PyObject *modules = PyImport_GetModuleDict();
+    if (count == CR_COUNT(frontends) || (!name && !(name = PyUnicode_InternFromString("torch")))) return PyErr_Clear();
+    PyObject *torch = PyDict_GetItemWithError(modules, name);
+    PyObject *version = torch ? PyObject_GetAttrString(torch, "__version__") : NULL;
+    PyObject *ours = version ? PyImport_ImportModule("cresset._torch.capture") : NULL;
+    PyObject *done = ours ? PyObject_CallMethod(ours, "prepare", NULL) : NULL;
+    if (done == Py_True) count = CR_COUNT(frontends);
+    Py_XDECREF(version);
+    Py_XDECREF(ours);
+    Py_XDECREF(done);
+    PyErr_Clear(); /* without it torch's programs run plain */
+}
 
 static cr_kind kind_of(PyObject *o, const cr_frontend **owner) {
-    for (size_t i = 0; i < CR_COUNT(frontends); i++) {
+    for (size_t i = 0; i < count; i++) {
         cr_kind kind = frontends[i]->kind(o);
         if (kind == CR_KIND_OTHER) continue;
         *owner = frontends[i];
@@ -95,7 +111,7 @@ static PyObject *module_tables(PyObject *module, PyObject *o) {
 
 static PyObject *resolve(PyObject *module, PyObject *callable) {
     (void)module;
-    for (size_t i = 0; i < CR_COUNT(frontends); i++) {
+    for (size_t i = 0; i < count; i++) {
         PyObject *name = frontends[i]->resolve(callable);
         if (name || PyErr_Occurred()) return name;
     }

@@ -2,9 +2,9 @@
  *
  * Conversion of arguments, the tracer, bodies of regions, pytrees, programs and cresset.export ask every question about
  * "a tensor", "a module", "a dtype" here and know no type of any library. Cresset's own tensors are one implementation
- * (frontend_cresset.c), the only one so far and the one that shows results where nobody says otherwise; a library whose
- * tensors are foreign memory would be the next. A front end answers in *names* of ops, never in rows: which overload is
- * meant is known only when all arguments are.
+ * (frontend_cresset.c), the one that shows results where nobody says otherwise; PyTorch's, which are foreign memory,
+ * are another (frontend_torch.c), for programs that are captured. A front end answers in *names* of ops, never in rows:
+ * which overload is meant is known only when all arguments are.
  *
  *     const cr_frontend *fe = cr_frontend_of(o);      -- whose object is it? NULL: nobody's
  *     if (fe && cr_kind_is_tensor(fe->kind(o))) ...
@@ -19,13 +19,27 @@
 #include "ops/op.h"
 
 struct cr_py_frame; /* py.h: the memory of one call */
+struct cr_graph;
 
 /* What an object is to a library. PARAMETER: a tensor that modules train. */
 typedef enum cr_kind { CR_KIND_OTHER, CR_KIND_TENSOR, CR_KIND_PARAMETER, CR_KIND_MODULE } cr_kind;
 static inline bool cr_kind_is_tensor(cr_kind kind) { return kind == CR_KIND_TENSOR || kind == CR_KIND_PARAMETER; }
 
 /* Bits of the ambient word that everybody understands; the others are the front end's own. */
-enum { CR_AMBIENT_GRAD = 1, CR_AMBIENT_INFERENCE = 2 };
+enum { CR_AMBIENT_GRAD = 1, CR_AMBIENT_INFERENCE = 2,
+       CR_AMBIENT_PLAIN = 4 /* something is at work of which nobody knows what it does: nothing is captured */ };
+
+/* What a function in C of a library with foreign tensors is to a program that is captured. */
+typedef enum cr_row_kind {
+    CR_ROW_NONE,         /* nobody knows */
+    CR_ROW_OP,           /* an op: `object`, of ours, is called on the fakes */
+    CR_ROW_GIVES,        /* it gives `object`, whatever it is called with */
+    CR_ROW_CONSTANTS,    /* it is called as it is, on constants */
+    CR_ROW_ASKS,         /* the same, for a state that the ambient word covers */
+    CR_ROW_OVERRIDES,    /* do its arguments bring their own behaviour? Tensors do not. */
+    CR_ROW_GET_GRAD, CR_ROW_SET_GRAD,
+    CR_ROW_COUNT
+} cr_row_kind;
 
 /* What a guard remembers of a tensor: made by `stamp`, freed with PyMem_Free. */
 typedef struct cr_stamp cr_stamp;
@@ -73,11 +87,33 @@ typedef struct cr_frontend {
     /* The tables of tensors and modules in a module's __dict__, by name; NULL ends them. The first two hold parameters
      * and buffers, the third submodules. */
     const char *tables[5];
+
+    /* ---- of a library whose tensors are foreign memory; NULL where they are ours ---- */
+    /* The tensor on the object's memory, as long as the frame lives. NULL: exception. */
+    cr_tensor *(*borrow)(struct cr_py_frame *f, PyObject *tensor);
+    cr_row_kind (*row)(PyObject *callable, PyObject **object); /* borrowed; never fails */
+    /* Something that ops of ours gave to a program (a dtype, sizes), as the library shows it. Consumes it; NULL:
+     * exception. */
+    PyObject *(*translate)(PyObject *value);
+    /* An object that never changes and may be held: compared by identity, its attributes read as they are. */
+    bool (*is_constant)(PyObject *o);
+    PyTypeObject *(*class_of_results)(void);
+    /* Code for a captured graph: a callable that takes the objects of its inputs and gives a list of its outputs'.
+     * `records`: gradients go through it. NULL: exception; NotImplementedError says why it runs plain. */
+    PyObject *(*build)(struct cr_graph *g, PyObject *examples, bool records, bool native);
 } cr_frontend;
 
 extern cr_frontend cr_frontend_cresset;
+extern const cr_frontend cr_frontend_torch; /* frontend_torch.c: there once torch is */
+/* Whether torch has been imported since, and is told of. Where programs are captured; never fails. */
+void cr_frontends_look(void);
 /* Shown by the first front end; consumes the reference. */
 static inline PyObject *cr_frontend_wrap(cr_tensor *t) { return cr_frontend_cresset.wrap(t); }
+
+/* Is it written in Python? Of classes in C some are made at run time, too, and cannot be changed. */
+static inline bool cr_is_python_class(const PyTypeObject *type) {
+    return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
+}
 
 /* The front end that an object belongs to: tensors, parameters and modules. NULL: nobody's. */
 const cr_frontend *cr_frontend_of(PyObject *o);

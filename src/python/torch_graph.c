@@ -36,7 +36,8 @@ typedef struct py_torch_graph {
     cr_tier *tier;                       /* NULL: it is interpreted */
     PyObject *constants, *generator;     /* tuple; torch's, of graphs that draw, or NULL */
     PyObject *fallback;                  /* list to list: what torch does instead, where a run fails */
-    uint32_t nargs, ninputs, nvalues, nresults;
+    uint32_t nargs, ninputs, nvalues, nresults, nwritten;
+    uint32_t *written;                   /* inputs whose new values are copied into them afterwards */
     int32_t *from;                       /* input -> argument, or ~constant */
     uint8_t *types;                      /* of the inputs: cr_type */
     result *results;
@@ -123,16 +124,30 @@ static int read_results(py_torch_graph *g, PyObject *results) {
     return 0;
 }
 
+static int read_written(py_torch_graph *g, PyObject *written) {
+    g->nwritten = written ? (uint32_t)PyTuple_GET_SIZE(written) : 0;
+    g->written = PyMem_Calloc(g->nwritten + 1u, sizeof *g->written);
+    if (!g->written) return PyErr_NoMemory(), -1;
+    for (uint32_t i = 0; i < g->nwritten; i++) {
+        g->written[i] = (uint32_t)PyLong_AsUnsignedLong(PyTuple_GET_ITEM(written, i));
+        if (PyErr_Occurred()) return -1;
+        if (g->written[i] >= g->ninputs)
+            return PyErr_Format(PyExc_ValueError, "there is no input %u", g->written[i]), -1;
+    }
+    return 0;
+}
+
 static PyObject *call(PyObject *self, PyObject *const *args, size_t nargs, PyObject *names);
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "graph", "nargs", "inputs", "constants", "results", "generator", "fallback", NULL };
-    PyObject *graph, *inputs, *constants, *results, *generator = Py_None, *fallback = Py_None;
+    static char *names[] = { "graph", "nargs", "inputs", "constants", "results", "generator", "fallback", "written",
+                             NULL };
+    PyObject *graph, *inputs, *constants, *results, *generator = Py_None, *fallback = Py_None, *written = NULL;
     cr_arg a;
     unsigned int nargs;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OIO!O!O!|OO:_TorchGraph", names, &graph, &nargs, &PyTuple_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OIO!O!O!|OOO!:_TorchGraph", names, &graph, &nargs, &PyTuple_Type,
                                      &inputs, &PyTuple_Type, &constants, &PyTuple_Type, &results, &generator,
-                                     &fallback))
+                                     &fallback, &PyTuple_Type, &written))
         return NULL;
     if (!cr_py_graph_read(graph, &a))
         return PyErr_Format(PyExc_TypeError, "expected a Graph, not %s", Py_TYPE(graph)->tp_name);
@@ -146,7 +161,7 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     g->fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     cr_status status = cr_plan_create(a.u.graph, &g->plan);
     if (status) cr_py_raise(status);
-    if (status || read_inputs(g, inputs, a.u.graph) || read_results(g, results)) {
+    if (status || read_inputs(g, inputs, a.u.graph) || read_results(g, results) || read_written(g, written)) {
         Py_DECREF(g);
         return NULL;
     }
@@ -174,6 +189,7 @@ static void graph_dealloc(PyObject *self) {
     PyMem_Free(g->results);
     PyMem_Free(g->from);
     PyMem_Free(g->types);
+    PyMem_Free(g->written);
     Py_XDECREF(g->constants);
     Py_XDECREF(g->generator);
     Py_XDECREF(g->fallback);
@@ -227,23 +243,39 @@ static int read_values(frame *f) {
     return 0;
 }
 
-/* ---- running ---- */
-
-static void leave(void *user, void *data) { (void)user, (void)data; } /* an argument's memory */
-
-static cr_status tensor_of(const cresset_value *v, cr_tensor **out) {
-    cr_meta meta;
-    int64_t bytes;
-    cr_storage *storage = NULL;
-    cr_meta_init(&meta, v->dtype, (cr_device){ CR_CPU, -1 });
-    CR_TRY(cr_meta_set_dense(NULL, &meta, v->rank, v->size, CR_CONTIGUOUS));
-    for (int d = 0; d < v->rank; d++) meta.stride[d] = v->stride[d];
-    CR_TRY(cr_meta_bytes(&meta, &bytes));
-    CR_TRY(cr_storage_wrap(v->data, bytes, leave, NULL, &storage));
-    cr_status status = cr_tensor_on(storage, &meta, NULL, NULL, out);
-    cr_storage_release(storage);
-    return status;
+/* From the first byte to behind the last; none: equal. */
+static void range_of(const cresset_value *v, uintptr_t *first, uintptr_t *end) {
+    int64_t low = 0, high = 1;
+    bool empty = false;
+    for (int d = 0; d < v->rank; d++) {
+        int64_t reach = (v->size[d] - 1) * v->stride[d];
+        empty |= !v->size[d];
+        if (reach < 0) low += reach;
+        else high += reach;
+    }
+    int64_t bytes = rt_itemsize(v->dtype);
+    *first = (uintptr_t)v->data + (uintptr_t)(empty ? 0 : low * bytes);
+    *end = (uintptr_t)v->data + (uintptr_t)(empty ? 0 : high * bytes);
 }
+
+/* Inputs that are written lie in no other input's memory: the graph was recorded so. */
+static int check_apart(const frame *f) {
+    const py_torch_graph *g = f->g;
+    for (uint32_t k = 0; k < g->nwritten; k++) {
+        uintptr_t first, end, other, other_end;
+        range_of(&f->values[g->written[k]], &first, &end);
+        for (uint32_t i = 0; i < g->ninputs; i++) {
+            if (i == g->written[k] || f->values[i].kind != CRESSET_TENSOR) continue;
+            range_of(&f->values[i], &other, &other_end);
+            if (other >= end || other_end <= first || other == other_end || first == end) continue;
+            PyErr_SetString(PyExc_RuntimeError, "an input that is written shares memory with another");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- running ---- */
 
 static cr_status arg_of(const cresset_value *v, cr_arg *out) {
     *out = v->kind == CRESSET_FLOAT     ? cr_arg_float(v->number)
@@ -252,7 +284,7 @@ static cr_status arg_of(const cresset_value *v, cr_arg *out) {
                                         : cr_arg_none();
     cr_tensor *t = NULL;
     if (v->kind != CRESSET_TENSOR) return CR_OK;
-    CR_TRY(tensor_of(v, &t));
+    CR_TRY(cr_torch_tensor(v, &t));
     *out = cr_arg_tensor(t);
     return CR_OK;
 }
@@ -261,7 +293,7 @@ static cr_status arg_of(const cresset_value *v, cr_arg *out) {
 static cr_status own_results(const frame *f) {
     static const cr_op *clone;
     for (uint32_t i = 0; i < f->g->nvalues; i++) {
-        if (f->made[i].kind != CR_ARG_TENSOR || f->made[i].u.t->storage->dispose != leave) continue;
+        if (f->made[i].kind != CR_ARG_TENSOR || !cr_torch_is_borrowed(f->made[i].u.t)) continue;
         cr_arg copy[1] = { { 0 } }, args[2] = { f->made[i], cr_arg_none() };
         if (!clone) clone = cr_op_find("aten::clone");
         if (!clone) return CR_FAIL(CR_ENOMEM, "out of memory");
@@ -448,7 +480,7 @@ static PyObject *fall_back(frame *f) {
 }
 
 static PyObject *run_frame(frame *f) {
-    int failed = read_values(f);
+    int failed = read_values(f) || (f->g->nwritten && check_apart(f));
     if (!failed) failed = f->g->generator ? run_drawing(f) : run(f);
     PyObject *results = failed ? NULL : give_results(f);
     for (uint32_t i = 0; i < f->g->ninputs; i++) Py_XDECREF(f->kept[i]);
@@ -456,12 +488,11 @@ static PyObject *run_frame(frame *f) {
     return !results && again && f->g->fallback ? fall_back(f) : results;
 }
 
-static PyObject *call_list(py_torch_graph *g, PyObject *list) {
+/* `list`: where the arguments are, and then no more; NULL: they are somebody else's. */
+static PyObject *call_with(py_torch_graph *g, PyObject *const *args, PyObject *list) {
     PyObject *few_objects[FEW * 2];
     cresset_value few_values[FEW];
     cr_arg few_args[FEW];
-    if (PyList_GET_SIZE(list) != g->nargs)
-        return PyErr_Format(PyExc_TypeError, "the graph takes %u arguments, not %zd", g->nargs, PyList_GET_SIZE(list));
     bool few = g->nargs <= FEW && g->ninputs <= FEW && g->nvalues <= FEW;
     frame f = { .g = g, .args = few_objects, .kept = few_objects + FEW, .values = few_values, .made = few_args };
     if (!few) {
@@ -473,8 +504,8 @@ static PyObject *call_list(py_torch_graph *g, PyObject *list) {
     PyObject *results = NULL;
     if (f.args && f.values && f.made) {
         memset(f.kept, 0, g->ninputs * sizeof *f.kept);
-        for (uint32_t i = 0; i < g->nargs; i++) f.args[i] = Py_NewRef(PyList_GET_ITEM(list, i));
-        PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, NULL); /* who calls holds nothing: memory goes when it is used up */
+        for (uint32_t i = 0; i < g->nargs; i++) f.args[i] = Py_NewRef(args[i]);
+        if (list) PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, NULL); /* nobody holds them: memory goes when used up */
         g->calls++;
         results = run_frame(&f);
         for (uint32_t i = 0; i < g->nargs; i++) Py_DECREF(f.args[i]);
@@ -490,9 +521,17 @@ static PyObject *call_list(py_torch_graph *g, PyObject *list) {
 }
 
 static PyObject *call(PyObject *self, PyObject *const *args, size_t nargs, PyObject *names) {
-    if (PyVectorcall_NARGS(nargs) == 1 && !names && PyList_CheckExact(args[0]))
-        return call_list((py_torch_graph *)self, args[0]);
-    return PyErr_Format(PyExc_TypeError, "call it with one list, of the arguments");
+    py_torch_graph *g = (py_torch_graph *)self;
+    Py_ssize_t n = PyVectorcall_NARGS(nargs);
+    if (n == 1 && !names && PyList_CheckExact(args[0])) {
+        if (PyList_GET_SIZE(args[0]) != g->nargs)
+            return PyErr_Format(PyExc_TypeError, "the graph takes %u arguments, not %zd", g->nargs,
+                                PyList_GET_SIZE(args[0]));
+        return call_with(g, PySequence_Fast_ITEMS(args[0]), args[0]);
+    }
+    if (n == g->nargs && !names) return call_with(g, args, NULL);
+    return PyErr_Format(PyExc_TypeError, "call it with its %u arguments, or with one list of them, which is emptied",
+                        g->nargs);
 }
 
 /* ---- native code ---- */
@@ -518,7 +557,17 @@ static PyObject *get_tier(PyObject *self, void *unused) {
     return PyUnicode_FromString(tier ? cr_tier_state(tier) : "interpreter");
 }
 
+static PyObject *wait_for(PyObject *self, PyObject *unused) {
+    py_torch_graph *g = (py_torch_graph *)self;
+    (void)unused;
+    PyThreadState *thread = PyEval_SaveThread();
+    if (g->tier) cr_tier_wait(g->tier);
+    PyEval_RestoreThread(thread);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    { "_wait", wait_for, METH_NOARGS, "Waits until native code that is being built is there." },
     { "_build", build, METH_VARARGS, "_build(graph, wait): native code of it, which calls use once it is there." },
     { NULL, NULL, 0, NULL },
 };
@@ -561,7 +610,16 @@ static PyObject *graph_from_json(PyObject *module, PyObject *text) {
     return status ? cr_py_raise(status) : cr_py_graph_new(g);
 }
 
+/* _graph_draws(graph): does some op of it draw random numbers? */
+static PyObject *graph_draws(PyObject *module, PyObject *graph) {
+    cr_arg a;
+    (void)module;
+    if (!cr_py_graph_read(graph, &a)) return PyErr_Format(PyExc_TypeError, "_graph_draws() takes a Graph");
+    return PyBool_FromLong(cr_tier_draws(a.u.graph));
+}
+
 static PyMethodDef functions[] = {
+    { "_graph_draws", graph_draws, METH_O, "_graph_draws(graph): does some op of it draw random numbers?" },
     { "_graph_from_json", graph_from_json, METH_O,
       "_graph_from_json(text): a graph written with the words of archives." },
     { NULL, NULL, 0, NULL },

@@ -143,7 +143,36 @@ int cr_torch_read(PyObject *o, cresset_value *out, PyObject **kept) {
     return -1;
 }
 
+bool cr_torch_is_plain(PyObject *o) {
+    cresset_value v;
+    if (!is_plain_class(o)) return false;
+    if (torch.layout.found) return read_found(o, &v);
+    bool plain = asks(o, torch.is_neg) == 0 && asks(o, torch.is_conj) == 0;
+    PyErr_Clear();
+    return plain;
+}
+
+static void leave(void *user, void *data) { (void)user, (void)data; } /* somebody else's memory */
+
+cr_status cr_torch_tensor(const cresset_value *v, cr_tensor **out) {
+    cr_meta meta;
+    int64_t bytes;
+    cr_storage *storage = NULL;
+    cr_meta_init(&meta, v->dtype, (cr_device){ CR_CPU, -1 });
+    CR_TRY(cr_meta_set_dense(NULL, &meta, v->rank, v->size, CR_CONTIGUOUS));
+    for (int d = 0; d < v->rank; d++) meta.stride[d] = v->stride[d];
+    CR_TRY(cr_meta_bytes(&meta, &bytes));
+    CR_TRY(cr_storage_wrap(v->data, bytes, leave, NULL, &storage));
+    cr_status status = cr_tensor_on(storage, &meta, NULL, NULL, out);
+    cr_storage_release(storage);
+    return status;
+}
+
+bool cr_torch_is_borrowed(const cr_tensor *t) { return t->storage->dispose == leave; }
+
 /* ---- making ---- */
+
+PyObject *cr_torch_dtype(int dtype) { return torch.dtypes[dtype]; }
 
 PyObject *cr_torch_empty(PyObject *sizes, PyObject *strides, int dtype) {
     PyObject *args[] = { sizes, strides, torch.dtypes[dtype] };

@@ -16,12 +16,19 @@
  * reference, NULL where there is none): a copy without lazy bits. 0; -1: exception, when it is no plain strided
  * tensor on the CPU. */
 int cr_torch_read(PyObject *o, cresset_value *out, PyObject **kept);
+/* Is its memory what its elements are, without a minus or conjugation to be carried out? Never fails. */
+bool cr_torch_is_plain(PyObject *o);
+/* A tensor of ours on memory that is somebody else's, who must outlive it. And is it such a one? */
+CR_NODISCARD cr_status cr_torch_tensor(const cresset_value *v, cr_tensor **out);
+bool cr_torch_is_borrowed(const cr_tensor *t);
 /* Memory of torch's own, not filled; `sizes` and `strides` are tuples. NULL: exception. */
 PyObject *cr_torch_empty(PyObject *sizes, PyObject *strides, int dtype);
 /* A tensor of ours as one of torch's, on the same memory, which then cannot be resized. NULL: exception. */
 PyObject *cr_torch_give(cr_tensor *t);
+PyObject *cr_torch_dtype(int dtype); /* torch's object; borrowed; NULL: torch has none */
 PyObject *cr_torch_numbers(const int64_t *at, int n); /* a tuple: sizes, strides */
 int cr_py_torch_tensor_init(PyObject *module);
 int cr_py_torch_graph_init(PyObject *module); /* torch_graph.c */
+int cr_py_torch_frontend_init(PyObject *module); /* frontend_torch.c */
 
 #endif

@@ -7,9 +7,9 @@ torch = pytest.importorskip("torch", reason="the backend is for PyTorch's progra
 import sys, pathlib  # noqa: E401,E402
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import torch_programs  # noqa: E402
+from torch_checks import assert_same, backward, clones, leaves, sharing, with_grad  # noqa: E402
 from cresset._torch import backend  # noqa: E402
 
-TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float64: 1e-8, torch.complex128: 1e-8}
 NATIVE = "pointwise linear softmax conv conv_channels_last attention loop views_of_made shared_made complex".split()
 
 
@@ -32,43 +32,6 @@ twice.register_autograd(lambda ctx, grad: grad * 2)
 
 def compiled(function, **options):
     return torch.compile(function, backend="cresset", options={"native": "off", **options})
-
-
-def leaves(value):
-    return torch.utils._pytree.tree_leaves(value)
-
-
-def assert_same(ours, theirs):
-    ours, theirs = leaves(ours), leaves(theirs)
-    assert len(ours) == len(theirs)
-    for a, b in zip(ours, theirs):
-        assert type(a) is type(b)
-        if not isinstance(b, torch.Tensor):
-            assert a == b
-            continue
-        assert (a.dtype, a.shape, a.requires_grad) == (b.dtype, b.shape, b.requires_grad)
-        assert a.stride() == b.stride() or not a.numel()
-        if not b.dtype.is_floating_point and not b.dtype.is_complex:
-            assert torch.equal(a, b)
-            continue
-        limit = TOLERANCE.get(b.dtype, 1e-4)
-        a, b = a.detach(), b.detach()
-        assert torch.equal(a.isnan(), b.isnan()) and torch.equal(a.isinf(), b.isinf())
-        rest = ~(b.isnan() | b.isinf())
-        if rest.any():
-            a, b = a[rest], b[rest]
-            assert (a - b).abs().max() <= limit * max(b.abs().max().item(), 1e-6)
-
-
-def sharing(args, results):
-    """Which tensors of a call share memory, by number."""
-    tensors = [t for t in leaves(args) + leaves(results) if isinstance(t, torch.Tensor) and t.numel()]
-    places = [t.untyped_storage().data_ptr() for t in tensors]
-    return [places.index(p) for p in places]
-
-
-def clones(args):
-    return tuple(a.detach().clone() if isinstance(a, torch.Tensor) else a for a in args)
 
 
 def check(name, **options):
@@ -102,17 +65,6 @@ def test_native(name):
     tiers = [tier for r in backend.report() for tier in r["tiers"]]
     assert tiers and set(tiers) == {"native"}
     assert not any(sum(r["fallbacks"]) for r in backend.report())
-
-
-def backward(function, args):
-    results = [r for r in leaves(function(*args)) if isinstance(r, torch.Tensor) and r.requires_grad]
-    weights = [torch.arange(r.numel(), dtype=torch.float32).reshape(r.shape) + 1 for r in results]
-    sum((r * w).sum().abs() for r, w in zip(results, weights)).backward()
-    return [a.grad for a in args if isinstance(a, torch.Tensor)], results
-
-
-def with_grad(args):
-    return [a.detach().clone().requires_grad_(a.dtype.is_floating_point or a.dtype.is_complex) for a in args]
 
 
 @pytest.mark.parametrize("name, native", [(name, "off") for name in torch_programs.TRAINED] +

@@ -8,6 +8,8 @@ import sys
 import pytest
 
 torch = pytest.importorskip("torch", reason="the backend is for PyTorch's programs")
+sys.path.insert(0, os.path.dirname(__file__))
+from torch_checks import CHANGES, apply  # noqa: E402
 from cresset import _C  # noqa: E402
 from cresset._torch import crossing, layout  # noqa: E402
 
@@ -18,69 +20,6 @@ def fresh():
     torch.manual_seed(3)
     yield
     crossing.set_reader("layout")
-
-
-def change_data(p):
-    p.data = torch.randn_like(p)
-
-
-def change_strides(p):
-    p.data = p.data.t().contiguous().t()
-
-
-def swap(p):
-    torch.utils.swap_tensors(p, torch.nn.Parameter(torch.randn_like(p)))
-
-
-def resize_storage(p):
-    p.untyped_storage().resize_(p.untyped_storage().nbytes() * 2)
-
-
-def write_numpy(p):
-    p.detach().numpy()[0, 0] = 17
-
-
-def load(p):
-    with torch.no_grad():
-        p.copy_(torch.randn_like(p))
-
-
-def freeze(p):
-    p.requires_grad_(False)
-
-
-def reset(p):
-    with torch.no_grad():
-        p.set_(torch.randn(3, 4))
-
-
-def transpose_twice(p):
-    with torch.no_grad():
-        p.t_()
-        p.t_()
-
-
-def vector(p):
-    torch.nn.utils.vector_to_parameters(torch.randn(p.numel()), [p])
-
-
-CHANGES = {
-    "data": change_data, "data.t()": change_strides, "swap_tensors": swap, "resize storage": resize_storage,
-    "share_memory_": lambda p: p.data.share_memory_(), "numpy": write_numpy, "copy_": load, "requires_grad_": freeze,
-    "set_": reset, "t_": transpose_twice, "data.add_": lambda p: p.data.add_(1), "vector_to_parameters": vector,
-    "half and back": None, "double": None, "load_state_dict": None,
-}
-
-
-def apply(name, model):
-    if name == "half and back":
-        model.half().float()
-    elif name == "double":
-        model.double()
-    elif name == "load_state_dict":
-        model.load_state_dict({k: torch.randn_like(v) for k, v in model.state_dict().items()})
-    else:
-        CHANGES[name](model.weight)
 
 
 @pytest.mark.parametrize("grad", [False, True])

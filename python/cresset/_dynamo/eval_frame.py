@@ -10,13 +10,13 @@ from typing import Any, Iterator
 
 from cresset.nn.modules.module import Module
 
-__all__ = ["OptimizedModule"]
+__all__ = ["Optimized", "OptimizedModule"]
 
 
-class OptimizedModule(Module):
-    """A module whose calls are captured."""
+class Optimized:
+    """What compile() adds to a class of modules, Cresset's or torch's: calls are captured."""
 
-    def __init__(self, module: Module, compiled: Any):
+    def __init__(self, module: Any, compiled: Any):
         super().__init__()
         self.__dict__["_compiled"] = compiled
         self._modules["_orig_mod"] = module
@@ -33,7 +33,8 @@ class OptimizedModule(Module):
 
     @training.setter
     def training(self, value: bool) -> None:
-        self._modules["_orig_mod"].training = value
+        if "_orig_mod" in self.__dict__.get("_modules", ()):  # not while it is being made
+            self._modules["_orig_mod"].training = value
 
     def __getattr__(self, name: str) -> Any:
         modules = self.__dict__.get("_modules")
@@ -67,3 +68,7 @@ class OptimizedModule(Module):
     def __dir__(self) -> list[str]:
         original = dir(self._modules["_orig_mod"])
         return original + [name for name in super().__dir__() if name not in set(original)]
+
+
+class OptimizedModule(Optimized, Module):
+    """A module whose calls are captured."""

@@ -1,0 +1,141 @@
+"""cresset.compile on PyTorch programs: what capture needs of torch (src/python/frontend_torch.c), told once.
+
+Fakes are Cresset's own tensors. `find` says what a function in C of torch's is to a program: an op of ours by the same
+name, an answer that does not change, a question about torch's state. What has no row ends a capture: torch carries it
+out itself."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import cresset
+from cresset import _C
+from cresset._torch import crossing
+
+_ready: list[bool] = []
+
+# ---- functions ----
+
+_FALSE = ("_is_tracing", "_is_torch_function_mode_enabled", "is_vulkan_available", "_cuda_isCurrentStreamCapturing")
+_NONE = ("_get_tracing_state", "_log_api_usage_once")
+_FLAGS = ("_get_cudnn_enabled", "_get_cudnn_benchmark", "_get_cudnn_deterministic", "_get_cudnn_allow_tf32",
+          "_get_mkldnn_enabled", "_get_flash_sdp_enabled", "_get_mem_efficient_sdp_enabled", "_get_math_sdp_enabled",
+          "_get_cudnn_sdp_enabled")
+_ASKS = ("is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cpu_enabled", "is_autocast_cache_enabled",
+         "get_default_dtype", "get_autocast_dtype", "_is_any_autocast_enabled", "_get_deterministic_algorithms",
+         "_get_deterministic_algorithms_warn_only")
+_META = ("is_floating_point", "is_complex", "is_signed", "numel", "is_conj", "is_neg")  # answered from what is guarded
+# what looks at data, at memory or at the generator, and what our function of that name takes otherwise
+_REFUSED = {"from_numpy", "frombuffer", "from_file", "set_", "resize_", "resize_as_", "data_ptr", "tolist", "item",
+            "numpy", "as_tensor", "tensor", "asarray", "from_dlpack", "seed", "initial_seed", "backward",
+            "requires_grad_", "detach_", "retain_grad", "register_hook", "storage", "untyped_storage", "share_memory_"}
+
+
+def _rows() -> dict[Any, tuple[str, Any]]:
+    rows: dict[Any, tuple[str, Any]] = {}
+
+    def add(kind: str, names: tuple[str, ...], value: Any = None) -> None:
+        for name in names:
+            for owner in (torch._C, torch):
+                function = getattr(owner, name, None)
+                if function is not None and not hasattr(function, "__code__"):
+                    rows[function] = (kind, value)
+
+    add("gives", _FALSE, False)
+    add("gives", _NONE)
+    add("constants", _FLAGS)
+    add("asks", _ASKS)
+    add("overrides", ("_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic"))
+    add("get_grad", ("is_grad_enabled",))
+    add("set_grad", ("_set_grad_enabled",))
+    add("constants", ("finfo", "iinfo", "device", "Size", "promote_types", "can_cast", "result_type"))
+    for name in _META:
+        if hasattr(cresset, name):
+            rows[getattr(torch, name)] = ("op", getattr(cresset, name))
+    return rows
+
+
+_table: dict[Any, tuple[str, Any]] = {}
+_spaces = [getattr(torch._C, name) for name in ("_VariableFunctions", "_nn", "_special", "_fft", "_linalg")
+           if hasattr(torch._C, name)]
+
+
+def _function(name: str) -> Any:
+    try:
+        return _C._function(name)
+    except AttributeError:
+        return None
+
+
+def find(callable: Any) -> tuple[str, Any] | None:
+    """What a function in C is to a captured program; None: nothing that is known."""
+    known = _table.get(callable)
+    if known is not None:
+        return known
+    name = getattr(callable, "__name__", None)
+    if not isinstance(name, str) or name in _REFUSED or isinstance(callable, type):
+        return None
+    if getattr(callable, "__objclass__", None) in (torch._C.TensorBase, torch.Tensor):  # Tensor.NAME
+        method = getattr(cresset.Tensor, name, None)
+        return None if method is None or name.startswith("__") else ("op", method)
+    if not any(getattr(space, name, None) == callable for space in _spaces):
+        return None
+    ours = _function(name)
+    return None if ours is None else ("op", ours)
+
+
+# ---- what ops give beside tensors ----
+
+def translate(value: Any) -> Any:
+    """A device, layout, memory format, size or structure of ours, as torch has it; None: it has none."""
+    if isinstance(value, cresset.Size):
+        return torch.Size(value) if all(type(n) is int for n in value) else value
+    if isinstance(value, tuple):
+        kind = getattr(torch.return_types, type(value).__name__, None)
+        return kind(tuple(value)) if kind is not None else value
+    for theirs, ours in _pairs.items():
+        if type(ours) is type(value) and ours == value:
+            return theirs
+    return None
+
+
+_pairs: dict[Any, Any] = {}  # torch's -> ours
+
+
+def _find_pairs() -> None:
+    _pairs.update({theirs: ours for ours, theirs in crossing.dtypes().items()})
+    _pairs[torch.strided] = cresset.strided
+    for name in ("contiguous_format", "channels_last", "channels_last_3d", "preserve_format"):
+        _pairs[getattr(torch, name)] = getattr(cresset, name)
+    _pairs[torch.device("cpu")] = cresset.device("cpu")
+
+
+# ---- the state of torch ----
+
+def _questions() -> tuple[Any, ...]:
+    """Grad mode, inference mode, default dtype; then what must be off for a program to be captured."""
+    functorch = torch._C._functorch
+    return (torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype,
+            torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack, torch._C._is_any_autocast_enabled,
+            functorch.get_dynamic_layer_stack_depth, torch._C._get_tracing_state,
+            torch._C._get_deterministic_algorithms)
+
+
+def prepare() -> bool:
+    """Once, when a program is captured and torch has been imported. False: programs of torch run plain."""
+    if not _ready:
+        import torch.backends.opt_einsum  # noqa: F401  torch.einsum imports it, which no capture does
+
+        from cresset._torch import running
+        crossing.prepare()
+        _find_pairs()
+        _table.update(_rows())
+        _C._torch_frontend(tensor=torch.Tensor, parameter=torch.nn.Parameter, ours=_pairs,
+                           constants=(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo,
+                                      torch.iinfo, torch.Size),
+                           find=find, build=running.build, translate=translate, set_grad=torch._C._set_grad_enabled,
+                           default_dtype=torch.float32, questions=_questions(),
+                           set_frames=torch._C._dynamo.eval_frame.set_eval_frame)
+        _ready.append(True)
+    return True

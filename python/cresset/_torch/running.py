@@ -1,0 +1,331 @@
+"""Captured graphs of torch programs, run on torch's tensors.
+
+A graph computes on memory where it lies; its results are torch's own memory. What the program did beside computing
+torch does again, on the caller's tensors: results that are views are taken of the input or result they are views of,
+and new values of inputs that were written are copied into them. Gradients go through an autograd.Function whose forward
+and backward are the two halves of the differentiated graph."""
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable
+
+import torch
+
+import cresset
+from cresset import _C
+
+
+class Shape:
+    """A recorded graph by names: values (its results as `nodes` shows them), inputs, outputs (None: no value)."""
+
+    def __init__(self, graph: Any):
+        self.values: dict[str, dict[str, Any]] = {}
+        self.inputs: list[str] = []
+        self.outputs: list[str | None] = []
+        self.written: dict[str, int] = {}      # memory -> how often it is written
+        for node in graph.nodes:
+            if node["kind"] == "output":
+                self.outputs = [arg.get("as_value") for arg in node["args"]]
+            for result in node["results"]:
+                self.values[result["name"]] = result
+                if node["kind"] == "placeholder":
+                    self.inputs.append(result["name"])
+                if result.get("writes"):
+                    self._note_write(result)
+
+    def _note_write(self, result: dict[str, Any]) -> None:
+        memory = result["of"] or result["name"]
+        self.written[memory] = self.written.get(memory, 0) + 1
+        before, after = self.values[memory]["meta"], result["meta"]
+        if result["of"] == memory and memory in self.inputs and before["dtype"] != after["dtype"]:
+            raise NotImplementedError("the program changes the dtype of a tensor in place")
+
+    def memory(self, name: str) -> str:
+        return self.values[name]["of"] or name
+
+
+def _is_fixed(meta: dict[str, Any]) -> bool:
+    return all(type(n) is int for n in (*meta["sizes"], *meta["strides"], meta["offset"]))
+
+
+def _new(at: int, meta: dict[str, Any]) -> tuple[Any, ...]:
+    """A result that is new memory, as _TorchGraph takes it."""
+    if not _is_fixed(meta):
+        raise NotImplementedError("a result of the graph has sizes that are not known")
+    strides = meta["strides"]
+    order = sorted(range(len(strides)), key=lambda d: (-strides[d], d))
+    return ("new", at, (getattr(cresset, meta["dtype"]), *order), tuple(meta["sizes"]), tuple(strides))
+
+
+def _compile(graph: Any, ninputs: int, results: Iterable[tuple[Any, ...]], native: bool,
+             written: tuple[int, ...] = ()) -> Any:
+    made = _C._TorchGraph(graph, ninputs, tuple(range(ninputs)), (), tuple(results),
+                          torch.default_generator if _C._graph_draws(graph) else None, None, written)
+    if native:
+        made._build(graph, False)
+    return made
+
+
+class Plan:
+    """What is done with a graph: `code` gives its own results; `outputs` says what each output of the program is.
+
+    ("result", k) of the code's; ("input", i) itself; ("view", "input" or "result", k, sizes, strides, offset, keeps its
+    history?)."""
+
+    def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: bool):
+        self.shape = shape = Shape(graph)
+        self.native = native
+        self.wanted = [i for i, t in enumerate(examples) if records and t.requires_grad]
+        self._check_kinds()
+        try:
+            form = _C._functional_form(graph, bool(self.wanted))
+        except RuntimeError as error:
+            raise NotImplementedError(f"what the program writes has no functional form: {error}") from None
+        self.graph, self.mutated = form or (graph, ())
+        self._check_writes(examples)
+        self.functional = Shape(self.graph)
+        self.live: set[int] = set()
+        if self.wanted:
+            wrt = tuple(i in set(self.wanted) for i in range(len(examples)))
+            self.live = set(_C._differentiate(self.graph, wrt, None)[3])
+        self.kept: list[int] = []       # outputs of the functional graph that are the code's results
+        self.outputs = [self._output(k) for k in range(len(shape.outputs))]
+        self.new_values = [self._keep(len(shape.outputs) + k) for k in range(len(self.mutated))]
+        # versions go up as often as the program writes; statistics of batch norm are written without
+        self.bumps = [shape.written.get(shape.inputs[i], 0) for i in self.mutated]
+        self.histories = [len(shape.outputs) + k in self.live for k in range(len(self.mutated))]
+
+    # ---- what outputs are ----
+
+    def _check_kinds(self) -> None:
+        for name in self.shape.outputs:
+            if name is None or self.shape.values[name]["type"] != "tensor":
+                raise NotImplementedError("an output of the graph is no tensor")
+
+    def _check_writes(self, examples: tuple[Any, ...]) -> None:
+        for i in self.mutated:
+            t = examples[i]
+            if t.is_leaf and t.requires_grad and self.wanted:
+                raise NotImplementedError("the program writes to a leaf that requires grad")
+            if t._is_view() and self.wanted:
+                raise NotImplementedError("the program writes to a view, while gradients are recorded")
+            if any(s == 0 and n > 1 for s, n in zip(t.stride(), t.shape)):
+                raise NotImplementedError("the program writes to an expanded tensor")
+
+    def _keep(self, output: int) -> int:
+        if output not in self.kept:
+            self.kept.append(output)
+        return self.kept.index(output)
+
+    def _output(self, k: int) -> tuple[Any, ...]:
+        shape = self.shape
+        name = shape.outputs[k]
+        memory = shape.memory(name)
+        value, whole = shape.values[name], shape.values[memory]
+        if name in shape.inputs:
+            return ("input", shape.inputs.index(name))
+        if memory == name and shape.outputs.index(name) == k:
+            return ("result", self._keep(k))
+        if name in shape.outputs[:k]:
+            return self._output(shape.outputs.index(name))
+        same = value["meta"]["dtype"] == whole["meta"]["dtype"]
+        lazy = value["meta"]["conj"] or value["meta"]["neg"]
+        if memory in shape.inputs:
+            if not same or lazy or not _is_fixed(value["meta"]):
+                raise NotImplementedError("an output is a view of an input that is not taken again")
+            return self._view("input", shape.inputs.index(memory), value["meta"], k)
+        others = [n for n in shape.outputs if n is not None and shape.memory(n) == memory and n != name]
+        if lazy:
+            raise NotImplementedError("an output has a minus or conjugation to be carried out")
+        if not others:
+            return ("result", self._keep(k))   # nobody sees what it is a view of
+        if memory in others and same and not shape.written.get(memory) and _is_fixed(value["meta"]):
+            return self._view("result", self._keep(shape.outputs.index(memory)), value["meta"], k)
+        raise NotImplementedError("several outputs are views of one tensor that is none of them")
+
+    def _view(self, kind: str, at: int, meta: dict[str, Any], k: int) -> tuple[Any, ...]:
+        return ("view", kind, at, tuple(meta["sizes"]), tuple(meta["strides"]), meta["offset"],
+                not self.wanted or k in self.live)
+
+    # ---- code ----
+
+    def results(self, shape: Shape) -> list[tuple[Any, ...]]:
+        return [_new(at, shape.values[shape.outputs[at]]["meta"]) for at in self.kept]
+
+    def inference(self) -> Any:
+        return _compile(self.graph, len(self.shape.inputs), self.results(self.functional), self.native, self.mutated)
+
+    def is_plain(self) -> bool:
+        """Are the code's results the outputs?"""
+        return not self.mutated and self.outputs == [("result", k) for k in range(len(self.kept))]
+
+
+def _views(plan: Plan) -> list[Callable[[Any, Any], Any]]:
+    """What makes each output of the inputs and the code's results."""
+    def result(k: int) -> Any:
+        return lambda inputs, results: results[k]
+
+    def given(k: int) -> Any:
+        return lambda inputs, results: inputs[k]
+
+    def view(kind: str, k: int, sizes: Any, strides: Any, offset: int, history: bool) -> Any:
+        def take(inputs: Any, results: Any) -> Any:
+            base = (inputs if kind == "input" else results)[k]
+            if not history:
+                base = base.detach()
+            return base.as_strided(sizes, strides, base.storage_offset() + offset)
+        return take
+
+    makers = {"result": result, "input": given, "view": view}
+    return [makers[row[0]](*row[1:]) for row in plan.outputs]
+
+
+def _write(plan: Plan, inputs: Any, results: Any) -> None:
+    for i, k, bumps, history in zip(plan.mutated, plan.new_values, plan.bumps, plan.histories):
+        if history:
+            inputs[i].copy_(results[k])
+            bumps -= 1
+        else:
+            inputs[i].data.copy_(results[k].detach())
+        for _ in range(bumps):
+            torch.autograd.graph.increment_version(inputs[i])
+
+
+def _with_epilogue(plan: Plan, code: Any) -> Any:
+    takes = _views(plan)
+
+    def run(*inputs: Any) -> list[Any]:
+        results = code(*inputs)
+        if plan.mutated:
+            _write(plan, inputs, results)
+        return [take(inputs, results) for take in takes]
+    run._codes = [code]
+    return run
+
+
+# ---- gradients ----
+
+def _as(grad: torch.Tensor | None, row: tuple[Any, ...]) -> torch.Tensor:
+    """A tangent laid out as the backward graph expects it, zeros where nobody gave one."""
+    _, _, (dtype, *_), sizes, strides = row
+    if grad is None:
+        return torch.empty_strided(sizes, strides, dtype=_TORCH[dtype]).zero_()
+    if grad.stride() == strides and grad.layout == torch.strided:
+        return grad
+    return torch.empty_strided(sizes, strides, dtype=grad.dtype).copy_(grad)
+
+
+_TORCH: dict[Any, Any] = {}
+
+
+class Training:
+    """The two halves of a differentiated graph."""
+
+    def __init__(self, plan: Plan):
+        from cresset._torch import crossing
+        _TORCH.update(crossing.dtypes())
+        self.plan = plan
+        ninputs = len(plan.shape.inputs)
+        wrt = tuple(i in set(plan.wanted) for i in range(ninputs))
+        noutputs = len(plan.functional.outputs)
+        through = tuple(k in plan.live and k in plan.kept for k in range(noutputs))
+        joint, primals, forward_results, tangents = _C._differentiate(plan.graph, wrt, through)
+        forward, backward, self.nsaved, self.nnumbers, _ = _C._partition(joint, primals, forward_results)
+        self.differentiable = [plan.kept.index(k) for k in tangents]
+        shape = Shape(forward)
+        rows = plan.results(shape)
+        self.hidden = [k for k in range(len(plan.kept)) if k not in set(self.differentiable)]
+        self.saved, extra = self._find_saved(shape, noutputs)
+        self.nresults = len(rows)
+        self.forward = _compile(forward, ninputs, (*rows, *extra), plan.native, plan.mutated)
+        self.backward = _compile(backward, self.nnumbers + self.nsaved + len(tangents), self._gradients(backward),
+                                 plan.native)
+        places = Shape(backward)
+        first = self.nnumbers + self.nsaved
+        self.rows = [_new(0, places.values[name]["meta"]) for name in places.inputs[first:]]
+        self.function = _make_function(self)
+
+    def _find_saved(self, shape: Shape, noutputs: int) -> tuple[list[tuple[str, int]], list[tuple[Any, ...]]]:
+        """Of each saved tensor: an input, a result, or another thing that the code gives."""
+        where, extra = [], []
+        names = [shape.outputs[k] for k in self.plan.kept]
+        for at in range(noutputs, noutputs + self.nsaved):
+            name = shape.outputs[at]
+            if name in shape.inputs:
+                where.append(("input", shape.inputs.index(name)))
+            elif name in names:
+                where.append(("result", names.index(name)))
+            else:
+                where.append(("extra", len(names) + len(extra)))
+                extra.append(("given", at))
+        self.number_at = len(names) + len(extra)
+        extra += [("number", noutputs + self.nsaved + k) for k in range(self.nnumbers)]
+        return where, extra
+
+    def _gradients(self, backward: Any) -> list[tuple[Any, ...]]:
+        shape = Shape(backward)
+        rows: list[tuple[Any, ...]] = []
+        for i in self.plan.wanted:
+            name = shape.outputs[i]
+            rows.append(("object", None) if name is None else _new(i, shape.values[name]["meta"]))
+        return rows
+
+
+def _make_function(t: Training) -> Any:
+    plan = t.plan
+    wanted, mutated = plan.wanted, set(plan.mutated)
+    first_extra = t.nresults
+
+    class Captured(torch.autograd.Function):
+        """A captured graph."""
+
+        @staticmethod
+        def forward(ctx: Any, inputs: Any, *wanted: Any) -> Any:  # unused wanted: torch's engine reads them
+            given = t.forward(*inputs)
+            saved = []
+            for kind, at in t.saved:
+                kept = inputs[at] if kind == "input" else given[at]
+                saved.append(kept.clone() if kind == "input" and at in mutated else kept)
+            ctx.save_for_backward(*saved)
+            ctx.numbers = given[t.number_at:]
+            ctx.set_materialize_grads(False)
+            results = tuple(given[:first_extra])
+            if t.hidden:
+                ctx.mark_non_differentiable(*(results[k] for k in t.hidden))
+            return results
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            if torch.is_grad_enabled():
+                raise RuntimeError("create_graph=True: a function that cresset.compile captured is not differentiated "
+                                   "twice; call it under cresset.compiler.set_stance('force_eager')")
+            due = [grads[k] for k in t.differentiable]
+            if all(g is None for g in due):
+                return (None,) * (1 + len(wanted))
+            tangents = [_as(g, row) for g, row in zip(due, t.rows)]
+            return (None, *t.backward([*ctx.numbers, *ctx.saved_tensors, *tangents]))
+
+    return Captured
+
+
+def _with_gradients(plan: Plan) -> Any:
+    t = Training(plan)
+    takes = _views(plan)
+    wanted, apply = plan.wanted, t.function.apply
+
+    def run(*inputs: Any) -> list[Any]:
+        results = apply(inputs, *[inputs[i] for i in wanted])
+        if plan.mutated:
+            _write(plan, inputs, results)
+        return [take(inputs, results) for take in takes]
+    run._codes = [t.forward, t.backward]
+    return run
+
+
+def build(graph: Any, examples: tuple[Any, ...], records: bool, native: bool) -> Any:
+    """The callable for a captured graph: takes its inputs, gives a list of its outputs. NotImplementedError: the call
+    runs plain, for that reason."""
+    plan = Plan(graph, examples, records, native)
+    if plan.wanted and plan.live & set(plan.kept):
+        return _with_gradients(plan)
+    code = plan.inference()
+    return code if plan.is_plain() else _with_epilogue(plan, code)

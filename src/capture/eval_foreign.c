@@ -1,0 +1,80 @@
+/* eval_foreign.c: functions in C of a library whose tensors are foreign memory (frontend.h: rows).
+ *
+ * Fakes are Cresset's own tensors, so its ops are called in the place of the library's. Other functions ask about the
+ * state of the library, which the ambient word covers, or have one answer for as long as a program is captured. */
+#include "capture/evaluate.h"
+
+#include "python/py.h"
+
+PyObject *cr_translate(cr_capture *c, PyObject *value) {
+    return c->frontend && c->frontend->translate ? c->frontend->translate(value) : value;
+}
+
+int cr_give(cr_capture *c, cr_call_frame *f, PyObject *result) {
+    if (result) result = cr_translate(c, result);
+    if (!result || cr_check_result(c, result)) return Py_XDECREF(result), -1;
+    for (Py_ssize_t k = 0; PyTuple_Check(result) && k < PyTuple_GET_SIZE(result); k++)
+        if (cr_check_result(c, PyTuple_GET_ITEM(result, k))) return Py_DECREF(result), -1;
+    return cr_push(f, result), 0;
+}
+
+/* Is there an object in it whose class decides what ops do? Tensors of the library itself do not. */
+static bool overrides(PyObject *value) {
+    static PyObject *name; /* once */
+    if (PyTuple_Check(value) || PyList_Check(value)) {
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); i++)
+            if (overrides(PySequence_Fast_GET_ITEM(value, i))) return true;
+        return false;
+    }
+    if (!cr_is_token(value)) return false;
+    if (!name && !(name = PyUnicode_InternFromString("__torch_function__"))) return PyErr_Clear(), true;
+    return _PyType_Lookup(Py_TYPE(cr_real(value)), name) != NULL;
+}
+
+static int refuse(cr_capture *c, PyObject *callable, const char *why) {
+    PyObject *name = PyObject_GetAttrString(callable, "__name__");
+    if (name) cr_break(c, "%U() is called %s", name, why);
+    PyErr_Clear();
+    Py_XDECREF(name);
+    return -1;
+}
+
+static int call_on_constants(cr_capture *c, cr_call_frame *f, PyObject *callable, const cr_arguments *a) {
+    Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0);
+    for (Py_ssize_t k = 0; k < total; k++)
+        if (!cr_is_constant(a->at[k])) return refuse(c, callable, "on something that is no constant");
+    return cr_give(c, f, PyObject_Vectorcall(callable, a->at, (size_t)a->n, a->kwnames));
+}
+
+static int answer_overrides(cr_capture *c, cr_call_frame *f, PyObject *callable, const cr_arguments *a) {
+    for (Py_ssize_t k = 0; k < a->n; k++)
+        if (overrides(a->at[k])) return refuse(c, callable, "on an object whose class decides what ops do");
+    return cr_give(c, f, Py_NewRef(Py_False));
+}
+
+static int call_row(cr_capture *c, cr_call_frame *f, cr_row_kind kind, PyObject *callable, PyObject *object,
+                    const cr_arguments *a) {
+    bool before;
+    switch (kind) {
+    case CR_ROW_OP: c->on_tensors = true; return cr_give(c, f, cr_call_for_real(c, f, object, a, true));
+    case CR_ROW_GIVES: return cr_give(c, f, Py_NewRef(object));
+    case CR_ROW_CONSTANTS:
+    case CR_ROW_ASKS: return call_on_constants(c, f, callable, a);
+    case CR_ROW_OVERRIDES: return answer_overrides(c, f, callable, a);
+    case CR_ROW_GET_GRAD: return cr_give(c, f, PyBool_FromLong(cr_ambient_get()->grad));
+    case CR_ROW_SET_GRAD: return cr_switch_grad(c, a, &before) ? -1 : cr_give(c, f, Py_NewRef(Py_None));
+    default: return 1;
+    }
+}
+
+int cr_call_foreign(cr_capture *c, cr_call_frame *f, PyObject *callable, const cr_arguments *a) {
+    const cr_frontend *fe;
+    for (size_t i = 0; (fe = cr_frontend_at(i)); i++) {
+        PyObject *object = NULL;
+        cr_row_kind kind = fe->row ? fe->row(callable, &object) : CR_ROW_NONE;
+        if (kind == CR_ROW_NONE) continue;
+        bool neutral = kind == CR_ROW_GIVES || kind == CR_ROW_CONSTANTS;
+        return !neutral && cr_use_frontend(c, fe) ? -1 : call_row(c, f, kind, callable, object, a);
+    }
+    return 1;
+}

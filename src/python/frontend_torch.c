@@ -1,0 +1,284 @@
+/* frontend_torch.c: PyTorch's tensors, dtypes and functions as a front end, for programs that are captured.
+ *
+ * Nothing of torch is linked. Python (cresset/_torch/capture.py) tells once which classes there are, what its functions
+ * in C stand for, and how a captured graph is run. Fakes are Cresset's own tensors; what ops give to the program beside
+ * tensors is translated. Modules are the first front end's business: it knows them by what they have. */
+#include "python/torch_tensor.h"
+
+#include "graph/graph.h"
+
+enum { QUESTIONS = 16 };
+
+static struct { /* once: told when torch is first used by a captured program */
+    PyTypeObject *tensor, *parameter;
+    PyObject *ours;           /* dict: torch's dtype, device, layout or memory format -> ours */
+    PyObject *constants;      /* tuple of classes whose objects never change */
+    PyObject *find;           /* callable -> (kind, object) or None */
+    PyObject *rows;           /* dict: what it said */
+    PyObject *build, *translate, *set_grad, *default_dtype;
+    PyObject *set_frames;     /* with what torch.compile looks at frames: sets another, or None; gives the old one */
+    PyObject *questions;      /* tuple: grad mode, inference mode, default dtype; then what must be 0, False or None */
+    PyGetSetDescrObject *requires_grad;
+} torch;
+
+/* ---- tensors ---- */
+
+static cr_kind kind(PyObject *o) {
+    if (Py_IS_TYPE(o, torch.parameter)) return CR_KIND_PARAMETER;
+    return Py_IS_TYPE(o, torch.tensor) ? CR_KIND_TENSOR : CR_KIND_OTHER; /* subclasses decide what ops do to them */
+}
+
+static bool is_of_constant_class(PyObject *o) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(torch.constants); i++)
+        if ((PyObject *)Py_TYPE(o) == PyTuple_GET_ITEM(torch.constants, i)) return true;
+    return false;
+}
+
+/* A function that pybind11 made belongs to an object of its own. */
+static bool is_bound_by_pybind(PyObject *o) {
+    return PyCFunction_CheckExact(o) && PyCFunction_GET_SELF(o) &&
+           !strncmp(Py_TYPE(PyCFunction_GET_SELF(o))->tp_name, "pybind11_", 9);
+}
+
+static bool is_constant(PyObject *o) { return is_bound_by_pybind(o) || is_of_constant_class(o); }
+
+/* Tensors do not go into ops of ours outside of captures: their gradients would be lost without a word. */
+static int read_object(cr_py_frame *f, PyObject *o, cr_arg *out) {
+    if (!is_of_constant_class(o)) return 1;
+    PyObject *mine = PyDict_GetItemWithError(torch.ours, o);
+    if (!mine) return PyErr_Clear(), 1;
+    return cr_frontend_cresset.read(f, mine, out);
+}
+
+static cr_tensor *borrow(cr_py_frame *f, PyObject *o) {
+    cresset_value v;
+    PyObject *kept = NULL, *holder = NULL;
+    cr_tensor *t = NULL;
+    if (!cr_torch_is_plain(o))
+        return (cr_tensor *)PyErr_Format(PyExc_TypeError, "a tensor is not plain memory of the CPU");
+    if (cr_torch_read(o, &v, &kept)) return NULL;
+    if (!v.data) v.data = &torch; /* of no elements */
+    cr_status status = cr_torch_tensor(&v, &t);
+    if (!status) holder = cr_frontend_wrap(t);
+    int failed = !holder || cr_py_frame_keep(f, holder) || (kept && cr_py_frame_keep(f, kept));
+    if (status) cr_py_raise(status);
+    Py_XDECREF(kept);
+    Py_XDECREF(holder);
+    return failed ? NULL : t;
+}
+
+static PyObject *stand_in(PyObject *tensor, cr_tensor *fake) {
+    (void)tensor;
+    return cr_frontend_wrap(fake);
+}
+
+static PyTypeObject *class_of_results(void) { return torch.tensor; }
+
+/* ---- what guards remember ---- */
+
+typedef struct stamp_of {
+    PyTypeObject *type;
+    unsigned version;
+    uint8_t dtype, rank;
+    bool asks, requires_grad; /* without gradients nobody asks whether it wants them */
+    int64_t sizes[];          /* rank sizes, rank strides */
+} stamp_of;
+
+static bool wants_grad(PyObject *o) {
+    PyObject *answer = torch.requires_grad->d_getset->get(o, torch.requires_grad->d_getset->closure);
+    bool yes = answer == Py_True;
+    Py_XDECREF(answer);
+    PyErr_Clear();
+    return yes;
+}
+
+static int ask(Py_ssize_t i);
+
+static cr_stamp *stamp(PyObject *o) {
+    cresset_value v;
+    PyObject *kept = NULL;
+    if (!cr_torch_is_plain(o))
+        return (cr_stamp *)PyErr_Format(PyExc_TypeError, "a tensor is not plain memory of the CPU");
+    if (cr_torch_read(o, &v, &kept)) return NULL;
+    stamp_of *s = PyMem_Malloc(sizeof *s + (size_t)v.rank * 2 * sizeof *s->sizes);
+    if (!s) return Py_XDECREF(kept), (cr_stamp *)PyErr_NoMemory();
+    *s = (stamp_of){ .type = Py_TYPE(o), .version = Py_TYPE(o)->tp_version_tag, .dtype = (uint8_t)v.dtype,
+                     .rank = (uint8_t)v.rank, .asks = ask(0) == 1 };
+    if (s->asks) s->requires_grad = wants_grad(o);
+    memcpy(s->sizes, v.size, (size_t)v.rank * sizeof *s->sizes);
+    memcpy(s->sizes + v.rank, v.stride, (size_t)v.rank * sizeof *s->sizes);
+    Py_XDECREF(kept);
+    return (cr_stamp *)s;
+}
+
+static bool check(const cr_stamp *stamp, PyObject *o) {
+    const stamp_of *s = (const stamp_of *)stamp;
+    cresset_value v;
+    PyObject *kept = NULL;
+    if (Py_TYPE(o) != s->type || (s->version && s->type->tp_version_tag != s->version) || !cr_torch_is_plain(o))
+        return false;
+    if (cr_torch_read(o, &v, &kept)) return PyErr_Clear(), false;
+    bool same = v.dtype == s->dtype && v.rank == s->rank;
+    for (int d = 0; same && d < v.rank; d++) same = v.size[d] == s->sizes[d] && v.stride[d] == s->sizes[v.rank + d];
+    Py_XDECREF(kept);
+    return same && (!s->asks || wants_grad(o) == s->requires_grad);
+}
+
+/* ---- what surrounds a call ---- */
+
+enum { GRAD, INFERENCE, DEFAULT_DTYPE, FIRST_MODE };
+
+/* 1, 0: what question i is answered with; -1: something that is not understood. */
+static int ask(Py_ssize_t i) {
+    PyObject *answer = PyObject_CallNoArgs(PyTuple_GET_ITEM(torch.questions, i));
+    int truth = !answer ? -1 : i == DEFAULT_DTYPE ? answer != torch.default_dtype : PyObject_IsTrue(answer);
+    if (!answer) PyErr_Clear();
+    Py_XDECREF(answer);
+    return truth;
+}
+
+static uint64_t ambient(void) {
+    uint64_t word = (ask(GRAD) ? CR_AMBIENT_GRAD : 0u) | (ask(INFERENCE) ? CR_AMBIENT_INFERENCE : 0u);
+    for (Py_ssize_t i = DEFAULT_DTYPE; i < PyTuple_GET_SIZE(torch.questions); i++)
+        if (ask(i)) word |= CR_AMBIENT_PLAIN;
+    return word;
+}
+
+static void set_ambient(uint64_t word) {
+    PyObject *done = PyObject_CallOneArg(torch.set_grad, word & CR_AMBIENT_GRAD ? Py_True : Py_False);
+    Py_XDECREF(done);
+    PyErr_Clear();
+}
+
+/* ---- functions ---- */
+
+static cr_row_kind row(PyObject *callable, PyObject **object) {
+    static const char *const kinds[] = {
+        [CR_ROW_NONE] = "",           [CR_ROW_OP] = "op",         [CR_ROW_GIVES] = "gives",
+        [CR_ROW_CONSTANTS] = "constants", [CR_ROW_ASKS] = "asks", [CR_ROW_OVERRIDES] = "overrides",
+        [CR_ROW_GET_GRAD] = "get_grad", [CR_ROW_SET_GRAD] = "set_grad",
+    };
+    bool in_c = PyCFunction_CheckExact(callable) || Py_IS_TYPE(callable, &PyMethodDescr_Type) ||
+                (PyType_Check(callable) && !cr_is_python_class((PyTypeObject *)callable));
+    if (!in_c) return CR_ROW_NONE;
+    PyObject *found = PyDict_GetItemWithError(torch.rows, callable), *made = NULL;
+    if (!found && !PyErr_Occurred()) {
+        found = made = PyObject_CallOneArg(torch.find, callable);
+        if (made && PyDict_SetItem(torch.rows, callable, made)) found = NULL;
+        Py_XDECREF(made); /* the dict has it */
+    }
+    PyErr_Clear();
+    if (!found || !PyTuple_CheckExact(found) || PyTuple_GET_SIZE(found) != 2) return CR_ROW_NONE;
+    *object = PyTuple_GET_ITEM(found, 1);
+    for (int k = 1; k < CR_ROW_COUNT; k++)
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(found, 0), kinds[k]) == 0) return (cr_row_kind)k;
+    return CR_ROW_NONE;
+}
+
+static PyObject *no_name(PyObject *callable) {
+    (void)callable;
+    return NULL;
+}
+static PyObject *no_op(const char *name) {
+    (void)name;
+    return NULL;
+}
+
+/* What torch's own class has under the name, as torch defined it, and a fake answers alike. */
+static bool is_captured(PyObject *name) {
+    PyObject *raw = _PyType_Lookup(torch.tensor, name);
+    if (!raw || !cr_frontend_cresset.is_captured(name)) return false;
+    if (!PyFunction_Check(raw)) return !cr_is_python_class(Py_TYPE(raw));
+    PyObject *module = ((PyFunctionObject *)raw)->func_module;
+    return module && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "torch._tensor") == 0;
+}
+
+static PyObject *translate(PyObject *value) {
+    PyTypeObject *type = Py_TYPE(value);
+    PyObject *shown = NULL;
+    int dtype;
+    if (type == &cr_py_dtype_type && cr_py_dtype_read(value, &dtype)) shown = Py_XNewRef(cr_torch_dtype(dtype));
+    else if (type == &cr_py_device_type || type == &cr_py_layout_type || type == &cr_py_format_type ||
+             type == &cr_py_size_type || (PyTuple_Check(value) && !PyTuple_CheckExact(value)))
+        shown = PyObject_CallOneArg(torch.translate, value);
+    else return value;
+    if (!shown && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "torch has no such object");
+    Py_DECREF(value);
+    return shown;
+}
+
+/* Inside of a function that torch.compile compiles, torch does not look into what is done here. */
+static PyObject *build(cr_graph *g, PyObject *examples, bool records, bool native) {
+    cr_graph_retain(g);
+    PyObject *graph = cr_py_graph_new(g);
+    PyObject *before = graph ? PyObject_CallOneArg(torch.set_frames, Py_None) : NULL, *done, *type, *value, *traceback;
+    PyObject *made = before ? PyObject_CallFunction(torch.build, "OOOO", graph, examples, records ? Py_True : Py_False,
+                                                   native ? Py_True : Py_False)
+                           : NULL;
+    PyErr_Fetch(&type, &value, &traceback);
+    done = before ? PyObject_CallOneArg(torch.set_frames, before) : NULL;
+    Py_XDECREF(done);
+    PyErr_Restore(type, value, traceback);
+    Py_XDECREF(before);
+    Py_XDECREF(graph);
+    return made;
+}
+
+const cr_frontend cr_frontend_torch = { /* once */
+    .name = "torch",
+    .kind = kind,
+    .read = read_object,
+    .stand_in = stand_in,
+    .stamp = stamp,
+    .check = check,
+    .is_captured = is_captured,
+    .ambient = ambient,
+    .set_ambient = set_ambient,
+    .resolve = no_name,
+    .find = no_op,
+    .tables = { "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set" },
+    .borrow = borrow,
+    .row = row,
+    .translate = translate,
+    .is_constant = is_constant,
+    .class_of_results = class_of_results,
+    .build = build,
+};
+
+/* ---- Python's side ---- */
+
+static PyObject *setup(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { "tensor", "parameter", "ours", "constants", "find", "build", "translate", "set_grad",
+                             "default_dtype", "questions", "set_frames", NULL };
+    PyObject *tensor, *parameter, *ours, *constants, *find, *make, *show, *set_grad, *dtype, *questions, *set_frames;
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!OOOOOO!O:_torch_frontend", names, &PyType_Type, &tensor,
+                                     &PyType_Type, &parameter, &PyDict_Type, &ours, &PyTuple_Type, &constants, &find,
+                                     &make, &show, &set_grad, &dtype, &PyTuple_Type, &questions,
+                                     &set_frames))
+        return NULL;
+    if (PyTuple_GET_SIZE(questions) < FIRST_MODE || PyTuple_GET_SIZE(questions) > QUESTIONS)
+        return PyErr_Format(PyExc_ValueError, "there are %zd questions", PyTuple_GET_SIZE(questions));
+    PyObject *wants = PyObject_GetAttrString(tensor, "requires_grad");
+    if (!wants || !Py_IS_TYPE(wants, &PyGetSetDescr_Type)) {
+        Py_XDECREF(wants);
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "requires_grad is no attribute in C");
+    }
+    torch.requires_grad = (PyGetSetDescrObject *)wants;
+    PyObject **const at[] = { (PyObject **)&torch.tensor, (PyObject **)&torch.parameter, &torch.ours, &torch.constants,
+                              &torch.find, &torch.build, &torch.translate, &torch.set_grad, &torch.default_dtype,
+                              &torch.questions, &torch.set_frames };
+    PyObject *const given[] = { tensor, parameter, ours, constants, find, make, show, set_grad, dtype, questions,
+                                set_frames };
+    for (size_t i = 0; i < CR_COUNT(at); i++) *at[i] = Py_NewRef(given[i]);
+    if (!(torch.rows = PyDict_New())) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    { "_torch_frontend", (PyCFunction)(void (*)(void))setup, METH_VARARGS | METH_KEYWORDS,
+      "_torch_frontend(...): what capture needs of torch; once." },
+    { NULL, NULL, 0, NULL },
+};
+
+int cr_py_torch_frontend_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -1,0 +1,398 @@
+"""cresset.compile on unmodified PyTorch programs: captured whole, and as plain PyTorch in values, dtypes, strides,
+shared memory, writes, gradients and random streams."""
+import copy
+import os
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="these are PyTorch's programs")
+import cresset  # noqa: E402
+sys.path.insert(0, os.path.dirname(__file__))
+import torch_programs  # noqa: E402
+from torch_checks import CHANGES, apply, assert_same, backward, clones, leaves, sharing, with_grad  # noqa: E402
+
+nn, F = torch.nn, torch.nn.functional
+# captured with breaks or not at all, and why
+BROKEN = {
+    "split_views": "results of one call that are views of one tensor", "conjugated": "a lazy conjugation leaves",
+    "chunk_of_made": "results that are views of one tensor that is none of them", "constant": "torch.tensor()",
+    "histogram": "no row", "complex": "a view of another dtype", "max_indices": "a structure is returned",
+}
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(20261116)
+    yield
+
+
+def compiled(function, **options):
+    return cresset.compile(function, **{"backend": "eager", **options})
+
+
+def report(run):
+    return (run._compiled if isinstance(run, nn.Module) else run)._entries()
+
+
+def assert_whole(run):
+    """One entry, one graph, no reason to run plain."""
+    entries = report(run)
+    assert len(entries) == 1 and entries[0]["reason"] is None, [e["reason"] for e in entries]
+
+
+def check(name, backend):
+    function, make = torch_programs.INFERENCE[name]
+    args = make()
+    own, their = clones(args), clones(args)
+    if name == "conv_channels_last":
+        own, their = ((a[0].clone(memory_format=torch.channels_last), *a[1:]) for a in (own, their))
+    run = compiled(function, backend=backend)
+    for _ in range(2):
+        ours, theirs = run(*own), function(*their)
+        assert_same(ours, theirs)
+        assert_same(own, their)
+        assert sharing(own, ours) == sharing(their, theirs)
+        for a, b in zip(leaves(ours), leaves(theirs)):
+            assert any(a is x for x in own) == any(b is x for x in their)
+        for a, b in zip(own, their):
+            assert not isinstance(a, torch.Tensor) or a._version == b._version
+        run._wait()
+    return run
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("name", torch_programs.INFERENCE)
+def test_inference(name, backend):
+    with torch.no_grad():
+        run = check(name, backend)
+    if name not in BROKEN:
+        assert_whole(run)
+        assert run._counts()["failed"] == 0
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("name", torch_programs.TRAINED)
+def test_training(name, backend):
+    function, make = torch_programs.TRAINED[name]
+    args = make()
+    run = compiled(function, backend=backend)
+    for _ in range(2):
+        ours, theirs = backward(run, with_grad(args)), backward(function, with_grad(args))
+        assert_same(ours[0], theirs[0])
+        assert_same(ours[1], theirs[1])
+        run._wait()
+    if name not in BROKEN:
+        assert_whole(run)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.3), nn.Linear(16, 4))
+
+
+def convolutions():
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+                         nn.Conv2d(8, 4, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+class Block(nn.Module):
+    """A transformer block: attention by hand, tied weights, an unused parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(16), nn.Linear(16, 48), nn.Linear(16, 16)
+        self.mlp = nn.ModuleList([nn.Linear(16, 32), nn.Linear(32, 16)])
+        self.tied, self.unused = nn.Linear(16, 16), nn.Linear(2, 2)
+        self.tied.weight = self.out.weight
+        self.register_buffer("scale", torch.tensor(0.5))
+
+    def forward(self, x, mask=None):
+        b, t, c = x.shape
+        q, k, v = self.qkv(self.norm(x)).view(b, t, 3, 4, c // 4).permute(2, 0, 3, 1, 4).unbind(0)
+        att = q @ k.transpose(-2, -1) * self.scale
+        if mask is not None:
+            att = att.masked_fill(mask == 0, torch.finfo(att.dtype).min)
+        x = x + self.out((att.softmax(-1) @ v).transpose(1, 2).reshape(b, t, c))
+        y = x
+        for i, layer in enumerate(self.mlp):
+            y = F.silu(layer(y)) if i == 0 else layer(y)
+        return self.tied(x + y)
+
+
+MODELS = {
+    "mlp": (mlp, lambda: (torch.randn(5, 8),)), "convolutions": (convolutions, lambda: (torch.randn(2, 3, 8, 8),)),
+    "block": (Block, lambda: (torch.randn(2, 5, 16),)),
+    "masked": (Block, lambda: (torch.randn(2, 5, 16), torch.ones(5, 5).tril())),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("name", MODELS)
+def test_modules(name, backend):
+    make, inputs = MODELS[name]
+    model, args = make().eval(), inputs()
+    run = compiled(model, backend=backend)
+    assert isinstance(run, nn.Module) and list(run.state_dict()) == [f"_orig_mod.{k}" for k in model.state_dict()]
+    with torch.no_grad():
+        for _ in range(3):
+            assert_same(run(*args), model(*args))
+            run._compiled._wait()
+    assert_whole(run)
+    assert report(run)[0]["tier"] == ("native" if backend == "native" else "interpreter")
+
+
+def close(a, b, scale):
+    return (a is None) == (b is None) and (a is None or (a - b).abs().max() <= 1e-4 * scale)
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("name", MODELS)
+def test_training_of_modules(name, backend):
+    """Three steps of an optimizer: gradients, buffers and their versions, dropout's masks."""
+    make, inputs = MODELS[name]
+    model, args = make(), inputs()
+    other = copy.deepcopy(model)
+    run = compiled(model, backend=backend)
+    steps = [torch.optim.SGD(m.parameters(), lr=0.05) for m in (model, other)]
+    before = [[b._version for b in m.buffers()] for m in (model, other)]
+    for k in range(3):
+        for call in (run, other):
+            torch.manual_seed(k)
+            y = call(*args)
+            (y * torch.arange(y.numel()).view(y.shape)).mean().backward()
+        scale = max(p.grad.abs().max() for p in other.parameters() if p.grad is not None)
+        for p, q in zip(model.parameters(), other.parameters(), strict=True):
+            assert close(p.grad, q.grad, scale)
+        for p, q, v, w in zip(model.buffers(), other.buffers(), *before, strict=True):
+            assert torch.allclose(p, q, atol=1e-6) and p._version - v == q._version - w
+        for step in steps:
+            step.step()
+            step.zero_grad()
+        run._compiled._wait()
+    assert_whole(run)
+
+
+# ---- changes between calls ----
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_between_calls_is_seen(name, grad):
+    model = nn.Linear(4, 3)
+    run = compiled(model)
+    x = torch.randn(2, 4)
+    with torch.set_grad_enabled(grad):
+        run(x), run(x)
+        apply(name, model)
+        x = x.to(model.weight.dtype)
+        ours, theirs = run(x), model(x)
+        assert torch.allclose(ours, theirs, atol=1e-6) and ours.dtype == theirs.dtype
+        assert ours.requires_grad == theirs.requires_grad
+        if theirs.requires_grad:
+            grads = [torch.autograd.grad(y.sum(), [p for p in model.parameters() if p.requires_grad])
+                     for y in (ours, theirs)]
+            assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*grads))
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_fused_adamw_then_forward(backend):
+    """The optimizer writes without a trace: no copy of a weight may be older than the call."""
+    model = mlp().eval()
+    other = copy.deepcopy(model)
+    run = compiled(model, backend=backend)
+    steps = [torch.optim.AdamW(m.parameters(), lr=0.1, fused=True) for m in (model, other)]
+    for _ in range(4):
+        x = torch.randn(6, 8)
+        for call, step in ((run, steps[0]), (other, steps[1])):
+            call(x).square().mean().backward()
+            step.step()
+            step.zero_grad()
+        run._compiled._wait()
+        with torch.no_grad():
+            assert torch.allclose(run(x), other(x), atol=1e-5)
+
+
+# ---- telling programs ----
+
+def test_results_are_torchs_own_memory():
+    x = torch.randn(3)
+    y = compiled(lambda x: x + 1)(x)
+    y.resize_(100)
+    assert y.shape == (100,) and y.untyped_storage().resizable()
+    identity, view = compiled(lambda x: (x, x[1:]))(x)
+    assert identity is x and view._base is x
+
+
+def odd_tensors():
+    z = torch.randn(4, dtype=torch.complex64)
+    subclass = torch.randn(4).as_subclass(type("Own", (torch.Tensor,), {}))
+    return [z.conj(), z.conj().imag, torch._neg_view(torch.randn(4)), subclass, torch.zeros(4).to_sparse(),
+            torch.zeros(4, device="meta"), torch.quantize_per_tensor(torch.randn(4), 0.1, 0, torch.qint8),
+            torch._efficientzerotensor((4,))]
+
+
+@pytest.mark.parametrize("i", range(8))
+def test_tensors_that_are_not_plain_memory_run_plain(i):
+    t = odd_tensors()[i]
+    run = compiled(lambda x: x.clone())
+    ours, theirs = run(t), t.clone()
+    assert (type(ours), ours.layout, ours.device, ours.dtype) == (type(theirs), theirs.layout, theirs.device,
+                                                                 theirs.dtype)
+    if t.device.type == "cpu" and t.layout == torch.strided and not t.is_quantized:
+        assert torch.equal(ours, theirs)
+    assert report(run)[0]["reason"] is not None
+
+
+def test_modes_around_a_call():
+    run = compiled(lambda x: torch.mm(x, x))
+    x = torch.randn(4, 4)
+    plain = run(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert run(x).dtype == torch.bfloat16
+    with torch.inference_mode():
+        assert run(x).is_inference()
+    assert torch.equal(run(x), plain)
+    assert torch.allclose(torch.vmap(run)(x.expand(3, 4, 4)), plain.expand(3, 4, 4))
+    made = compiled(lambda: torch.zeros(3))
+    assert made().device.type == "cpu"
+    with torch.device("meta"):
+        assert made().device.type == "meta"
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert made().dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert made().dtype == torch.float32
+
+
+def test_gradient_modes():
+    @cresset.compile
+    def f(x):
+        with torch.no_grad():
+            a = x * 2
+        return x * a, a, torch.is_grad_enabled()
+    x = torch.randn(3, requires_grad=True)
+    y, a, on = f(x)
+    assert on and not a.requires_grad and y.requires_grad
+    y.sum().backward()
+    assert torch.equal(x.grad, 2 * x.detach())
+    with torch.no_grad():
+        y, a, on = f(x)
+    assert not on and not y.requires_grad
+
+
+def test_reaching_into_backward():
+    x, w = torch.randn(4, 3, requires_grad=True), nn.Parameter(torch.randn(3, 3))
+    run = compiled(lambda x, w: ((x @ w).sigmoid(), (x * x).sum()))
+    y, z = run(x, w)
+    (only,) = torch.autograd.grad(y.sum(), [w], retain_graph=True)   # one result, one input
+    assert torch.allclose(only, torch.autograd.grad((x @ w).sigmoid().sum(), [w])[0], atol=1e-6)
+    seen = []
+    handle = w.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.clone()))
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    assert len(seen) == 2 and torch.allclose(seen[1], 2 * seen[0])
+    handle.remove()
+    with pytest.raises(RuntimeError, match="second time|freed"):
+        y.sum().backward()
+    y, z = run(x, w)
+    with pytest.raises(RuntimeError, match="create_graph"):
+        torch.autograd.grad(y.sum(), [w], create_graph=True)
+    y, z = run(x, w)
+    with torch.no_grad():
+        x.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        (y.sum() + z).backward()
+
+
+def test_a_frozen_parameter_is_thawed():
+    model = nn.Linear(3, 2)
+    model.weight.requires_grad_(False)
+    run, x = compiled(model), torch.randn(4, 3)
+    run(x).sum().backward()
+    assert model.weight.grad is None and model.bias.grad is not None
+    model.weight.requires_grad_(True)
+    run(x).sum().backward()
+    assert torch.allclose(model.weight.grad, x.sum(0).expand(2, 3))
+
+
+def test_breaks_go_on_in_torch(capsys):
+    @cresset.compile(backend="eager")
+    def f(x):
+        y = torch.sin(x) + 1
+        print("in between")
+        if y.sum() > 0:
+            return torch.cos(y), y.mean().item()
+        return y, 0.0
+    x = torch.ones(3)
+    for _ in range(2):
+        ours = f(x)
+    assert torch.allclose(ours[0], torch.cos(torch.sin(x) + 1)) and ours[1] == (torch.sin(x) + 1).mean().item()
+    assert capsys.readouterr().out == "in between\n" * 2
+    assert sum(e["ops"] for e in f._entries()) >= 4 and f._counts()["captures"] >= 2
+
+
+def test_an_error_is_torchs():
+    def f(x, y):
+        return torch.mm(x, y)
+    run = compiled(f)
+    errors = []
+    for call in (run, f):
+        with pytest.raises(RuntimeError) as error:
+            call(torch.randn(2, 3), torch.randn(2, 3))
+        errors.append(str(error.value))
+    assert errors[0] == errors[1]
+
+
+def test_inputs_that_share_memory():
+    def f(x, y):
+        x.add_(1)
+        return y * 2
+    run = compiled(f)
+    for make in (lambda x: (x, torch.zeros(3)), lambda x: (x, x[:]), lambda x: (x, x), lambda x: (x[:2], x[1:])):
+        own, their = make(torch.ones(3)), make(torch.ones(3))
+        assert torch.equal(run(*own), f(*their))
+        assert all(torch.equal(a, b) for a, b in zip(own, their))
+
+
+def test_both_compilers_together():
+    x = torch.randn(4)
+    ours = compiled(lambda x: x.sin() + 1)
+    theirs = torch.compile(lambda x: x.cos() * 2, backend="eager")
+    outer = torch.compile(lambda x: ours(x) * 2, backend="eager")
+    assert torch.allclose(outer(x), (x.sin() + 1) * 2)
+    around = compiled(lambda x: theirs(x) + ours(x))
+    assert torch.allclose(around(x), x.cos() * 2 + x.sin() + 1)
+    torch._dynamo.reset()
+
+
+def test_tensors_of_both_libraries():
+    def f(x, y):
+        return x + 1, y + 1
+    a, b = compiled(f)(torch.ones(2), cresset.ones(2))
+    assert torch.equal(a, torch.full((2,), 2.0)) and b.tolist() == [2.0, 2.0]
+
+
+def test_nothing_is_kept_alive():
+    import gc
+    import weakref
+    model = mlp().eval()
+    run = compiled(model)
+    with torch.no_grad():
+        run(torch.randn(2, 8))
+    seen = weakref.ref(model)
+    del model, run
+    gc.collect()
+    assert seen() is None
+
+
+@pytest.mark.parametrize("name", ["mlp8", "pointwise", "resnet18", "mobilenet", "vit", "convnext"])
+def test_models_are_captured_whole(name, bench_model):
+    model, args = bench_model(name)
+    run = compiled(model.eval())
+    with torch.no_grad():
+        for _ in range(2):
+            ours, theirs = leaves(run(*args)), leaves(model(*args))
+            for a, b in zip(ours, theirs, strict=True):
+                assert (a - b).abs().max() <= 1e-4 * b.abs().max() and a.stride() == b.stride()
+    assert_whole(run)
+    assert run._compiled._counts()["hits"] == 1
