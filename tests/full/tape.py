@@ -1,5 +1,5 @@
-"""Gradients of every op of the table by the eager tape, in float64, complex128 and float32. Arguments select ops by
-substring."""
+"""Gradients of every op of the table by the eager tape, in float64, complex128, float32, complex64, float16 and
+bfloat16. tests/ops/tape.py says how near is equal. Arguments select ops by substring."""
 import pathlib
 import sys
 

@@ -3,7 +3,7 @@ all of them in one command: `./dev test --full grad`.
 
     formulas  first derivatives = PyTorch's and finite differences in float64; second ones = differences of the first
     grads     the same by parts: one parameter, one result's gradient alone; float64, complex128
-    tape      first derivatives by the eager tape; float64, complex128, float32
+    tape      first derivatives by the eager tape, in every real and complex dtype (tape.py says how near is equal)
     jvp       derivatives forwards
     vmap      every op for two examples at once
 """
@@ -24,7 +24,7 @@ SWEEPS = {
     "formulas": (formulas.sweep_formulas, [f"{kind} {outcome}" for kind in KINDS for outcome in formulas.PASSING],
                  [f"{kind} {outcome}" for kind in KINDS[:2] for outcome in formulas.NOTES]),
     "grads": (grads.sweep_grads, formulas.PASSING, formulas.NOTES),
-    "tape": (tape.sweep_tape, (*formulas.PASSING, "as in float64"), formulas.NOTES),
+    "tape": (tape.sweep_tape, (*formulas.PASSING, "as in float64", "tie"), (*formulas.NOTES, "tie")),
     "jvp": (jvp.sweep_jvp, jvp.PASSING, jvp.PASSING[1:]),
     "vmap": (vmaps.sweep_vmap, vmaps.PASSING, vmaps.NOTES),
 }
