@@ -26,6 +26,29 @@ class Block(nn.Module):
         return x.shape[0] if self.training and self.first.weight.shape[0] == self.second.weight.shape[1] else 0
 
 
+def until(a, n):
+    while a.sum() < n:
+        a = a + 1
+    return a
+
+
+def over_items(a, items):
+    for _ in items:
+        b = a * 2
+        id(b)
+    return b
+
+
+def per_break(function, *args):
+    """Seconds a break of a loop that breaks 10,000 times, with everything that it computes in between."""
+    compiled = cresset.compile(function, backend="eager")
+    compiled(*args)
+    before = compiled._counts()["breaks"]
+    compiled(*args)
+    breaks = compiled._counts()["breaks"] - before
+    return per_call(compiled, *args, calls=1, repeats=9) / breaks, breaks
+
+
 def per_call(run, *args, calls=100_000, repeats=7):
     """Seconds a call, the best of some loops; the loop itself is taken off."""
     best = 1e9
@@ -99,6 +122,10 @@ def rows():
     ours = per_call(guarded, x)
     yield measure.row(f"dispatch of a module with {len(guarded._entries()[0]['guards'])} guards, us", ours * 1e6, 0.2,
                       "0.2 us", goal=1, better="lower")
+    for what, function, args in (("while on data", until, (cresset.zeros(1), 10_000)),
+                                 ("for over a list", over_items, (cresset.zeros(1), [None] * 10_000))):
+        ours, breaks = per_break(function, *args)
+        yield measure.row(f"a break of {breaks} in a loop ({what}), us", ours * 1e6, 3, "3 us", goal=1, better="lower")
     for name in ("resnet50", "bert"):
         ours, peer = capture_time(name), torch_capture_time(name)
         yield measure.row(f"capture of {name} (small), ms", ours * 1e3, peer and peer * 1e3, "torch.compile", goal=100,

@@ -490,6 +490,53 @@ static const step_fn steps[CR_I_COUNT] = {
 };
 #undef STEP
 
+/* ---- what only moves values ---- */
+
+static void store_fast(stepping *s, int slot) {
+    PyObject **local = cr_frame_slots(s->frame) + slot, *before = *local;
+    *local = pop(s);
+    Py_XDECREF(before);
+}
+static bool step_POP_TOP(stepping *s) { return Py_XDECREF(pop(s)), true; }
+static bool step_STORE_FAST(stepping *s) { return store_fast(s, s->i->arg), true; }
+static bool step_STORE_FAST_STORE_FAST(stepping *s) {
+    return store_fast(s, s->i->arg >> 4), store_fast(s, s->i->arg & 15), true;
+}
+static bool step_STORE_FAST_LOAD_FAST(stepping *s) {
+    store_fast(s, s->i->arg >> 4);
+    return push(s, Py_NewRef(cr_frame_slots(s->frame)[s->i->arg & 15]));
+}
+
+static bool step_UNPACK_SEQUENCE(stepping *s) {
+    PyObject *tuple = pop(s);
+    for (int k = s->i->arg; k-- > 0;) *s->sp++ = Py_NewRef(PyTuple_GET_ITEM(tuple, k));
+    Py_DECREF(tuple);
+    return true;
+}
+
+/* The one that comes next; NULL: it does more, or might fail. */
+static step_fn move_at(const stepping *s) {
+    switch (s->i->id) {
+    case CR_I_POP_TOP: return step_POP_TOP;
+    case CR_I_STORE_FAST: return step_STORE_FAST;
+    case CR_I_STORE_FAST_STORE_FAST: return step_STORE_FAST_STORE_FAST;
+    case CR_I_STORE_FAST_LOAD_FAST: return step_STORE_FAST_LOAD_FAST;
+    case CR_I_UNPACK_SEQUENCE:
+        return PyTuple_CheckExact(top(s, 1)) && PyTuple_GET_SIZE(top(s, 1)) == s->i->arg ? step_UNPACK_SEQUENCE : NULL;
+    default: return NULL;
+    }
+}
+
+/* What comes off an iterator is a local soon, and captures look at locals only where they read them: the same entry
+ * serves every item. */
+static void step_moves(stepping *s, const cr_code *code) {
+    for (step_fn move; s->i = &code->at[s->next], (move = move_at(s));) {
+        cr_frame_set_running(s->frame, s->i->own);
+        s->next++;
+        move(s);
+    }
+}
+
 cr_stepped cr_step(PyThreadState *thread, cr_frame *frame, int32_t *at, cr_step_call call, void *user) {
     stepping s = {
         .thread = thread, .frame = frame, .code = cr_frame_code(frame), .next = *at + 1, .call = call, .user = user
@@ -503,6 +550,7 @@ cr_stepped cr_step(PyThreadState *thread, cr_frame *frame, int32_t *at, cr_step_
     *cr_thread_room(thread) -= CR_FRAME_CLEARS; /* from 3.12 on levels of C and of Python are counted apart */
     cr_frame_link(frame, thread, s.i->own);
     bool done = steps[s.i->id](&s);
+    if (done) step_moves(&s, code);
     cr_frame_unlink(frame, thread, (int)(s.sp - cr_frame_slots(frame)));
     *cr_thread_room(thread) += CR_FRAME_CLEARS;
     Py_LeaveRecursiveCall();

@@ -398,7 +398,6 @@ enum { MAX_ITEMS = 4096 };
 static PyObject *wrap_sequence(cr_capture *c, PyObject *real, int32_t source) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(real);
     bool is_list = PyList_CheckExact(real);
-    if (n > MAX_ITEMS) return cr_break(c, "a %s of %zd items is read", Py_TYPE(real)->tp_name, n), NULL;
     if (cr_guard_number(&c->guards, source, CR_HOLDS_LENGTH, Py_TYPE(real), (int32_t)n)) return NULL;
     if (Py_EnterRecursiveCall(" while a container is captured")) return NULL;
     PyObject *items = PyTuple_New(n), *list = NULL;
@@ -538,7 +537,9 @@ PyObject *cr_wrap(cr_capture *c, PyObject *real, int32_t source) {
         return Py_NewRef(known->value);
     }
     if (cr_is_tensor_value(real)) return wrap_tensor(c, real, source);
-    if (PyTuple_CheckExact(real) || PyList_CheckExact(real)) return wrap_sequence(c, real, source);
+    /* a long one is an object like any other: where something is read of it, the capture ends */
+    if ((PyTuple_CheckExact(real) || PyList_CheckExact(real)) && Py_SIZE(real) <= MAX_ITEMS)
+        return wrap_sequence(c, real, source);
     if (PyType_Check(real) ? cr_guard_class(&c->guards, source, (PyTypeObject *)real)
                            : cr_guard_type(&c->guards, source, Py_TYPE(real)))
         return NULL;

@@ -106,7 +106,7 @@ def deep_callee(a, log):
     return outer(a - 1) * 2
 
 
-@program(4, 4)
+@program(3, 3)
 def loop_over_range(a, log):
     for k in range(3):
         a = a * 2
@@ -336,6 +336,25 @@ def test_loops_that_break_keep_their_size():
     gc.collect()
     assert len(compiled._entries()) <= entries + 3 and len(gc.get_objects()) - before < 50
     assert compiled._counts()["breaks"] > 10_000
+
+
+@pytest.mark.parametrize("items", [range(10_000), list(range(10_000)), iter], ids=["range", "long list", "iterator"])
+def test_items_that_are_not_read_need_one_entry(items):
+    """What an iterator gives is a local that nothing guards until it is read, also out of a tuple."""
+    def f(a, items):
+        for k, (m, n) in enumerate(zip(items, items)):
+            b = a * 2
+            id(b)
+        return b, k, m, n
+    compiled = compile(f)
+    make = (lambda: iter(range(20_000))) if items is iter else lambda: items
+    sizes = []
+    for _ in range(3):
+        assert compiled(cresset.ones(1), make())[1:] == f(cresset.ones(1), make())[1:]
+        gc.collect()
+        sizes.append(len(gc.get_objects()))
+    assert compiled._counts()["breaks"] > 40_000 and len(compiled._entries()) <= 8
+    assert sizes[2] - sizes[1] < 20
 
 
 def test_limits_count_by_place():
