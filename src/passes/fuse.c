@@ -289,12 +289,16 @@ static bool is_used_inside(const state *s, const group *k, const cr_node *node) 
     return false;
 }
 
-/* Views that only others look through are none of the group's business. */
+/* Views that only others look through are none of the group's business; but one that stands before the group's place
+ * can be taken only there, behind it. */
 static void drop_views(state *s, group *k) {
     for (int i = k->n; i-- > 0;) {
         if (s->kind[k->node[i]] != CR_ROWS_VIEW || is_used_inside(s, k, node_at(s, k->node[i]))) continue;
+        group less = *k;
+        memmove(&less.node[i], &less.node[i + 1], (size_t)(--less.n - i) * sizeof *less.node);
+        if (!holds(s, &less)) continue;
         s->of[k->node[i]] = -1;
-        memmove(&k->node[i], &k->node[i + 1], (size_t)(--k->n - i) * sizeof *k->node);
+        *k = less;
     }
 }
 

@@ -299,6 +299,20 @@ def test_no_name_becomes_code(tmp_path):
     assert "k_mul_tanh_add" in text and "int main" not in text
 
 
+def test_a_view_that_stands_before_its_group(tmp_path):
+    """`v` looks at what is computed together with what comes behind the product: it is taken there, not before."""
+    def f(x, w):
+        p = x.exp()
+        v = p.transpose(0, 1)
+        q = (p + x @ w).sigmoid() * p
+        return q, v @ w
+    args = torch.randn(64, 64) / 8, torch.randn(64, 64)
+    _, path, _ = make(tmp_path, f, args)
+    for isa, run in models(path):
+        for got, want in zip(run(*(a.numpy() for a in args)), f(*args)):
+            agree(got, want, isa, 1e-4)
+
+
 @pytest.mark.parametrize("name, steps, kernels", [("pointwise", 1, 1), ("bert", 20, 2), ("gpt2", 17, 2),
                                                   ("llama", 27, 2), ("lstm", 3, 0)])
 def test_steps_of_small_models(bench_model, name, steps, kernels, tmp_path):
