@@ -1,5 +1,5 @@
-/* expand_lstsq.c: least squares by singular values. The drivers of LAPACK differ in what they give back, and the
- * default one leaves residuals out. */
+/* expand_lstsq.c: least squares: a kernel where no singular values are wanted, else by these. The drivers of LAPACK
+ * differ in what they give back, and the default one leaves residuals out. */
 #include "ops/expand.h"
 #include "ops/rules.h"
 
@@ -53,46 +53,71 @@ static cr_arg laid_out(cr__run *r, cr_arg x, cr_dim n, cr_dim rows) {
                   cr_arg_int(0), cr_arg_int(n));
 }
 
+static bool same_batches(cr_env *env, const cr_meta *a, const cr_meta *b, bool vector) {
+    bool same = true;
+    for (int d = 0; d < a->rank - 2 && same; d++)
+        same = cr_dim_known(env, a->size[d], CR_EQ, b->size[d]) == CR_YES;
+    return same && b->rank == a->rank - vector;
+}
+
+typedef struct solved { cr_arg x, rank, values, full; } solved;
+
+/* LAPACK's own least value where none is given: the precision times the larger side */
+static double least_part(const cr_arg *rcond, int dtype) {
+    bool wide = dtype == CR_F64 || dtype == CR_C128;
+    return rcond->kind == CR_ARG_FLOAT ? rcond->u.f : wide ? 0x1p-52 : 0x1p-23;
+}
+
+static solved by_singular_values(cr__run *r, const cr_arg *args, cr_arg b, cr_dim most_rows, bool plain) {
+    cr_arg last = cr_arg_int(-1), over = cr_arg_list(&last, 1), zero = cr_arg_int(0), keep = cr_arg_bool(true);
+    cr_arg factors[3] = { { 0 } }, svd[] = { args[SELF], cr_arg_bool(false) };
+    double part = least_part(&args[RCOND], cr__run_meta(r, &args[SELF])->dtype);
+    const cr_arg *found = cr__run_call(r, "aten::linalg_svd", 2, svd);
+    if (!r->status) memcpy(factors, found, sizeof factors);
+    cr_arg u = factors[0], s = factors[1], vh = factors[2];
+    cr_arg limit = CR_RUN(r, "mul.Scalar", CR_RUN(r, "amax", s, over, keep), cr_arg_float(plain ? 0 : part));
+    if (args[RCOND].kind != CR_ARG_FLOAT && !plain) limit = CR_RUN(r, "mul.Scalar", limit, cr_arg_int(most_rows));
+    cr_arg counted = CR_RUN(r, "gt.Tensor", s, limit), rank = CR_RUN(r, "sum.dim_IntList", counted, over);
+    cr_arg inverse = CR_RUN(r, "where.ScalarOther", counted, CR_RUN(r, "reciprocal", s), zero);
+    cr_arg inner = CR_RUN(r, "mul.Tensor", CR_RUN(r, "unsqueeze", inverse, last),
+                          CR_RUN(r, "matmul", adjoint(r, u), b));
+    return (solved){ CR_RUN(r, "matmul", adjoint(r, vh), inner), rank, s, counted };
+}
+
 cr_status expand_lstsq(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr__run r = { .e = e };
     (void)op;
-    const cr_meta *m = cr__run_meta(&r, &args[SELF]);
-    bool vector = is_vector(e->env, m, cr__run_meta(&r, &args[B])), plain = is_driver(&args[DRIVER], "gels"),
-         tall = false, wide = m->dtype == CR_F64 || m->dtype == CR_C128;
-    bool valued = is_driver(&args[DRIVER], "gelsd") || is_driver(&args[DRIVER], "gelss");
+    const cr_meta *m = cr__run_meta(&r, &args[SELF]), *given = cr__run_meta(&r, &args[B]);
+    bool vector = is_vector(e->env, m, given), plain = is_driver(&args[DRIVER], "gels"), tall = false;
+    bool valued = is_driver(&args[DRIVER], "gelsd") || is_driver(&args[DRIVER], "gelss"),
+         same = same_batches(e->env, m, given, vector);
     int dtype = m->dtype, real = cr_dtype_to_real(dtype);
     cr_dim rows = m->size[m->rank - 2], n = m->size[m->rank - 1], most_rows = cr_dim_max(e->env, rows, n);
     if (!r.status) CR_TRY(cr_dim_decide(e->env, rows, CR_GT, n, &tall));
-    cr_arg last = cr_arg_int(-1), over = cr_arg_list(&last, 1), zero = cr_arg_int(0), none = cr_arg_list(&zero, 1),
-           keep = cr_arg_bool(true);
+    cr_arg last = cr_arg_int(-1), zero = cr_arg_int(0), none = cr_arg_list(&zero, 1);
     cr_arg b = vector ? CR_RUN(&r, "unsqueeze", args[B], last) : args[B];
-    cr_arg factors[3] = { { 0 } }, svd[] = { args[SELF], cr_arg_bool(false) };
-    const cr_arg *found = cr__run_call(&r, "aten::linalg_svd", 2, svd);
-    if (!r.status) memcpy(factors, found, sizeof factors);
-    cr_arg u = factors[0], s = factors[1], vh = factors[2];
-    /* LAPACK's own least value where none is given: the precision times the larger side */
-    double part = args[RCOND].kind == CR_ARG_FLOAT ? args[RCOND].u.f : wide ? 0x1p-52 : 0x1p-23;
-    cr_arg limit = CR_RUN(&r, "mul.Scalar", CR_RUN(&r, "amax", s, over, keep), cr_arg_float(plain ? 0 : part));
-    if (args[RCOND].kind != CR_ARG_FLOAT && !plain) limit = CR_RUN(&r, "mul.Scalar", limit, cr_arg_int(most_rows));
-    cr_arg counted = CR_RUN(&r, "gt.Tensor", s, limit), rank = CR_RUN(&r, "sum.dim_IntList", counted, over);
-    cr_arg inverse = CR_RUN(&r, "where.ScalarOther", counted, CR_RUN(&r, "reciprocal", s), zero);
-    cr_arg inner = CR_RUN(&r, "mul.Tensor", CR_RUN(&r, "unsqueeze", inverse, last),
-                          CR_RUN(&r, "matmul", adjoint(&r, u), b));
-    cr_arg x = CR_RUN(&r, "matmul", adjoint(&r, vh), inner), empty = CR_RUN(&r, "zeros", none, cr_arg_dtype(real)),
-           residuals = empty;
+    solved s = { 0 };
+    if (same && !valued) {
+        cr_arg call[] = { args[SELF], b, args[RCOND], cr_arg_bool(plain) };
+        const cr_arg *found = cr__run_call(&r, "cresset::lstsq", 4, call);
+        if (!r.status) s.x = found[0], s.rank = found[1];
+    } else {
+        s = by_singular_values(&r, args, b, most_rows, plain);
+    }
+    cr_arg x = s.x, empty = CR_RUN(&r, "zeros", none, cr_arg_dtype(real)), residuals = empty;
     if (tall && (plain || valued)) {
         cr_arg off = CR_RUN(&r, "abs", CR_RUN(&r, "sub.Tensor", b, CR_RUN(&r, "matmul", args[SELF], x))),
                row = cr_arg_int(-2);
         residuals = CR_RUN(&r, "sum.dim_IntList", CR_RUN(&r, "mul.Tensor", off, off), cr_arg_list(&row, 1));
     }
     if (tall && valued) { /* PyTorch leaves them out otherwise, and a size that depends on data is no size */
-        cr_arg check[] = { CR_RUN(&r, "all", counted), cr_arg_str("linalg_lstsq: a matrix has not full rank, so there "
-                                                                  "are no residuals; use driver='gelsy'") };
+        cr_arg check[] = { CR_RUN(&r, "all", s.full), cr_arg_str("linalg_lstsq: a matrix has not full rank, so there "
+                                                                 "are no residuals; use driver='gelsy'") };
         cr__run_call(&r, "aten::_assert_async.msg", 2, check);
     }
     x = laid_out(&r, x, n, most_rows);
     cr_arg made[4] = { vector ? CR_RUN(&r, "squeeze.dim", x, last) : x, residuals,
-                       plain ? CR_RUN(&r, "zeros", none, cr_arg_dtype(CR_I64)) : rank,
-                       valued ? s : CR_RUN(&r, "zeros", none, cr_arg_dtype(real)) };
+                       plain ? CR_RUN(&r, "zeros", none, cr_arg_dtype(CR_I64)) : s.rank,
+                       valued ? s.values : CR_RUN(&r, "zeros", none, cr_arg_dtype(real)) };
     return cr__run_finish(&r, 4, made, results);
 }

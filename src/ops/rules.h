@@ -231,6 +231,8 @@ RULE(shape_svd);
 RULE(check_svd_driver);
 RULE(check_pinv);
 RULE(check_lstsq);
+RULE(shape_lstsq);
+RULE(shape_cholesky_inverse);
 RULE(check_cond);
 RULE(shape_matrix_exp);
 RULE(shape_check_errors);

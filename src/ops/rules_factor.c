@@ -145,6 +145,26 @@ cr_status shape_inv_ex(cr_rule *r) { /* A, check_errors */
 }
 cr_status shape_cholesky_ex(cr_rule *r) { return shape_inv_ex(r); } /* self, upper, check_errors */
 
+cr_status shape_cholesky_inverse(cr_rule *r) { /* self, upper */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    CR_TRY(check_square(r, 0));
+    return add_matrix(r, r->result, m->rank, m->size, true);
+}
+
+cr_status shape_lstsq(cr_rule *r) { /* self, b, rcond: batches are the same */
+    const cr_meta *a = cr_rule_meta(r, 0), *b = cr_rule_meta(r, 1);
+    cr_dim size[CR_MAX_RANK];
+    CR_TRY(check_kind(r, 0));
+    CR_TRY(check_same(r, 0, 1));
+    memcpy(size, a->size, (size_t)a->rank * sizeof *size);
+    size[a->rank - 1] = b->size[b->rank - 1];
+    if (b->rank != a->rank) return CR_FAIL(CR_ERUNTIME, "%s: self and b must have as many dimensions", op_name(r));
+    CR_TRY(cr_rule_require_sizes(r, 1, a->rank, size));
+    size[a->rank - 2] = a->size[a->rank - 1];
+    CR_TRY(cr_rule_add_dense(r, r->result, a->rank, size));
+    return cr_rule_add_dense(r, CR_I64, a->rank - 2, size);
+}
+
 cr_status shape_solve_triangular(cr_rule *r) { /* self, B, upper, left, unitriangular */
     const cr_meta *a = cr_rule_meta(r, 0), *b = cr_rule_meta(r, 1);
     cr_dim size[CR_MAX_RANK];

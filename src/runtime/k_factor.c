@@ -222,6 +222,23 @@ static void put_one(const stack *s, char *x, int64_t at) {
     else *(double *)(x + at * s->item) = 1;
 }
 
+/* Room for a result of matrices that lie column by column: its own where it lies so, too. store_lu copies others. */
+static char *result_room(stack *s, const rt_view *out) {
+    rt_view turned = turned_view(out);
+    if (out->dtype == s->dtype && rt_is_contiguous(&turned)) return out->p;
+    return take_room(s, rt_numel(out), s->item);
+}
+
+typedef struct inverse_work { const stack *s; char *factor, *x; const int32_t *pivot; int64_t n; } inverse_work;
+
+static int inverse_one(const void *arg, int64_t i) {
+    const inverse_work *w = arg;
+    int64_t at = i * w->n * w->n * w->s->item;
+    const rt_factor_loops *f = rt_factor(w->s->dtype);
+    return w->pivot ? f->lu_inverse(w->s->ctx, w->factor + at, w->n, w->pivot + i * w->n, w->x + at)
+                    : f->cholesky_inverse(w->s->ctx, w->factor + at, w->n, w->x + at);
+}
+
 int rt_k_inv_ex(const rt_ctx *ctx, const rt_call *c) { /* A, check_errors -> inverse, info */
     const rt_view *a = rt_arg_view(c, 0);
     stack s = open_stack_of(ctx, a);
@@ -231,24 +248,38 @@ int rt_k_inv_ex(const rt_ctx *ctx, const rt_call *c) { /* A, check_errors -> inv
     int code = factor_all(&s, a, NULL, &lu, &pivot, &info);
     for (int64_t b = 0; b < count && !code && rt_arg_int(c, 1); b++)
         if (info[b]) code = singular(ctx, "linalg.inv", b, count, info[b]);
-    if (!code && !(x = take_room(&s, count * n * n, s.item))) code = RT_ENOMEM;
-    if (!code) {
-        memset(x, 0, (size_t)(count * n * n * s.item));
-        for (int64_t i = 0; i < count * n; i++) put_one(&s, x, i / n * n * n + i % n * (n + 1));
-        solve_work w = { .s = &s,
-                         .factors = a,
-                         .lead = batch_of(a, 2),
-                         .lu = lu,
-                         .pivot = pivot,
-                         .x = x,
-                         .n = n,
-                         .rows = n,
-                         .columns = n,
-                         .left = true };
-        code = for_matrices(&s, count, 2 * n * n, solve_matrix, &w);
-    }
-    if (!code) code = store_stack(&s, &c->out[0], x, s.dtype);
+    if (!code && rt_numel(a) && !(x = result_room(&s, &c->out[0]))) code = RT_ENOMEM;
+    inverse_work w = { &s, lu, x, pivot, n };
+    if (!code && x) code = for_matrices(&s, count, 2 * n * n, inverse_one, &w);
+    if (!code && x) code = store_lu(&s, &c->out[0], x);
     if (!code) code = store_stack(&s, &c->out[1], info, RT_I32);
+    return close_stack(&s, code);
+}
+
+static bool is_zero(const stack *s, const char *x) {
+    if (s->dtype == RT_F32) return *(const float *)x == 0;
+    return *(const double *)x == 0 && (s->dtype == RT_F64 || ((const double *)x)[1] == 0);
+}
+
+/* Of an upper factor the transpose is a lower one, of the transposed matrix. */
+int rt_k_cholesky_inverse(const rt_ctx *ctx, const rt_call *c) { /* self, upper */
+    const rt_view *a = rt_arg_view(c, 0), *out = &c->out[0];
+    bool upper = rt_arg_int(c, 1);
+    rt_view from = upper ? turned_view(a) : *a;
+    stack s = open_stack_of(ctx, a);
+    int64_t n = a->size[a->rank - 1], count = full_batches(a, 2);
+    if (!count) return RT_OK;
+    char *l = NULL, *x = NULL;
+    int code = load_stack(&s, &from, NULL, 2, s.dtype, &l);
+    for (int64_t i = 0; i < count * n && !code; i++)
+        if (is_zero(&s, l + (i * n + i % n) * s.item))
+            code = rt_fail(ctx, RT_ERUNTIME, "cholesky_inverse: matrix %lld is singular: diagonal element %lld is zero",
+                           (long long)(i / n), (long long)(i % n + 1));
+    bool columns = upper || s.dtype != RT_C128; /* what is real is its own transpose */
+    if (!code && !(x = columns ? result_room(&s, out) : take_room(&s, rt_numel(out), s.item))) code = RT_ENOMEM;
+    inverse_work w = { &s, l, x, NULL, n };
+    if (!code) code = for_matrices(&s, count, 2 * n * n, inverse_one, &w);
+    if (!code) code = columns ? store_lu(&s, out, x) : store_stack(&s, out, x, s.dtype);
     return close_stack(&s, code);
 }
 
@@ -326,7 +357,7 @@ static int reflect_one(const void *arg, int64_t i) {
     int64_t at = i * w->m * w->n * w->s->item;
     char *tau = w->tau + i * w->k * w->s->item;
     const rt_factor_loops *f = rt_factor(w->s->dtype);
-    if (!w->q) return f->reflect(w->s->ctx, w->a + at, w->m, w->n, tau);
+    if (!w->q) return f->reflect(w->s->ctx, w->a + at, w->m, w->n, w->k, tau);
     return f->reflector_product(w->s->ctx, w->a + at, w->m, w->n, tau, w->k, w->q + at);
 }
 

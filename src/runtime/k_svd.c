@@ -318,7 +318,7 @@ static int orthogonalize(const float_svd *w, double *b, double *values, double *
     int64_t m = w->m, n = w->n, columns = w->columns;
     double *tau = room_for(w->s, n + (columns > n ? m * columns : 0)), *wide = columns > n ? tau + n : b;
     if (!tau) return RT_ENOMEM;
-    int code = f->reflect(w->s->ctx, b, m, n, tau);
+    int code = f->reflect(w->s->ctx, b, m, n, n, tau);
     for (int64_t i = 0; i < m && columns > n; i++) {
         memcpy(wide + i * columns, b + i * n, (size_t)n * sizeof *b);
         memset(wide + i * columns + n, 0, (size_t)(columns - n) * sizeof *b);

@@ -58,9 +58,10 @@ RT_KERNEL(rt_k_replication_pad_backward);
 RT_KERNEL(rt_k_tril);
 RT_KERNEL(rt_k_triu);
 
-/* k_eigh.c, k_svd.c */
+/* k_eigh.c, k_svd.c, k_lstsq.c */
 RT_KERNEL(rt_k_linalg_eigh);
 RT_KERNEL(rt_k_linalg_svd);
+RT_KERNEL(rt_k_lstsq);
 
 /* k_expm.c */
 RT_KERNEL(rt_k_matrix_exp);
@@ -196,6 +197,7 @@ RT_KERNEL(rt_k_solve_ex);
 RT_KERNEL(rt_k_lu_solve);
 RT_KERNEL(rt_k_inv_ex);
 RT_KERNEL(rt_k_cholesky_ex);
+RT_KERNEL(rt_k_cholesky_inverse);
 RT_KERNEL(rt_k_solve_triangular);
 RT_KERNEL(rt_k_geqrf);
 RT_KERNEL(rt_k_householder_product);
@@ -204,7 +206,7 @@ RT_KERNEL(rt_k_linalg_check_errors);
 #define RT_KERNELS_IN_F64(X)                                                                                           \
     X(rt_k_linalg_eigh) X(rt_k_linalg_svd) X(rt_k_matrix_exp) X(rt_k_lu_factor) X(rt_k_linalg_det)                     \
     X(rt_k_linalg_slogdet) X(rt_k_solve_ex) X(rt_k_lu_solve) X(rt_k_inv_ex) X(rt_k_cholesky_ex)                        \
-    X(rt_k_solve_triangular) X(rt_k_geqrf) X(rt_k_householder_product)
+    X(rt_k_solve_triangular) X(rt_k_geqrf) X(rt_k_householder_product) X(rt_k_cholesky_inverse) X(rt_k_lstsq)
 
 /* k_distance.c */
 RT_KERNEL(rt_k_cdist);

@@ -20,8 +20,17 @@ typedef struct rt_factor_loops {
     /* The lower triangle of a (n x n, rows ld apart) becomes L with L L^H = a. Returns the order of the first minor
      * that is not positive, or 0. */
     int32_t (*cholesky)(const rt_ctx *ctx, void *a, int64_t ld, int64_t n);
-    /* a (m x n, rows dense) becomes R and, below the diagonal, the reflectors whose factors are tau. */
-    int (*reflect)(const rt_ctx *ctx, void *a, int64_t m, int64_t n, void *tau);
+    /* x (n x n, column by column) becomes the inverse of the matrix whose lu and pivots those are. */
+    int (*lu_inverse)(const rt_ctx *ctx, const void *lu, int64_t n, const int32_t *pivot, void *x);
+    /* x (n x n) becomes the inverse of L L^H; l, of whose rows the lower triangle counts, is used up. */
+    int (*cholesky_inverse)(const rt_ctx *ctx, void *l, int64_t n, void *x);
+    /* a (m x n, rows dense) becomes Q^H a, whose first k <= min(m, n) columns are R and, below the diagonal, the
+     * reflectors of Q; tau: their factors. */
+    int (*reflect)(const rt_ctx *ctx, void *a, int64_t m, int64_t n, int64_t k, void *tau);
+    /* For A (m x n, m >= n). z NULL: a is (A b), b with k columns, which in the first n rows become the solution of
+     * A x = b with the least error. Else a is A, and the first n rows of z (m x k) b: z becomes the least solution of
+     * A^H z = b. *condition is not below A's; nothing else is worth anything where it is large. */
+    int (*least_squares)(const rt_ctx *ctx, void *a, int64_t m, int64_t n, void *z, int64_t k, double *condition);
     /* q (m x n): the first n columns of the product of k reflectors, which lie below the diagonal of a (m x n). */
     int (*reflector_product)(const rt_ctx *ctx, const void *a, int64_t m, int64_t n, const void *tau, int64_t k,
                              void *q);

@@ -298,11 +298,12 @@ static T NAME(make_reflector)(T *x, int64_t n) {
     return PAIRED ? (T)((beta - alpha) / beta) : (T)(2 / (1 + NAME(square_sum)(x + 1, n - 1)));
 }
 
-/* Columns [0, n) of a panel of m rows, ld apart. They are worked on as dense columns; room: m * n. */
-static void NAME(reflect_panel)(T *a, int64_t ld, int64_t m, int64_t n, T *tau, T *room) {
+/* Columns [0, n) of a panel of m rows, ld apart, of which `made` get reflectors. They are worked on as dense columns;
+ * room: m * n. */
+static void NAME(reflect_panel)(T *a, int64_t ld, int64_t m, int64_t n, int64_t made, T *tau, T *room) {
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) room[j * m + i] = a[i * ld + j];
-    for (int64_t k = 0; k < (m < n ? m : n); k++) {
+    for (int64_t k = 0; k < made; k++) {
         T *x = room + k * m + k;
         int64_t rest = m - k;
         tau[k] = NAME(make_reflector)(x, rest);
@@ -374,20 +375,19 @@ static int NAME(apply_reflectors)(const rt_ctx *ctx, NAME(reflectors) * r, facto
     return code;
 }
 
-static int NAME(reflect)(const rt_ctx *ctx, void *all, int64_t m, int64_t n, void *factors) {
+static int NAME(reflect)(const rt_ctx *ctx, void *all, int64_t m, int64_t n, int64_t made, void *factors) {
     T *a = all, *tau = factors;
-    int64_t least = m < n ? m : n;
     NAME(reflectors) r;
     T *room = NAME(reflector_room)(ctx, &r, m, n);
     int code = room ? RT_OK : RT_ENOMEM;
-    for (int64_t k = 0; k < least && !code; k += FACTOR_PANEL) {
-        int64_t count = least - k < FACTOR_PANEL ? least - k : FACTOR_PANEL, rows = m - k, after = n - k - count;
+    for (int64_t k = 0; k < made && !code; k += FACTOR_PANEL) {
+        int64_t count = made - k < FACTOR_PANEL ? made - k : FACTOR_PANEL, rows = m - k, after = n - k - count;
         T *panel = a + k * n + k;
-        if (least <= FACTOR_PANEL) count = n, after = 0; /* one panel is all of it */
-        NAME(reflect_panel)(panel, n, rows, count, tau + k, r.v);
-        if (after > 0) code = NAME(open_reflectors)(ctx, &r, panel, n, rows, count, tau + k);
-        if (after > 0 && !code)
-            code = NAME(apply_reflectors)(ctx, &r, NAME(part)(panel + count, n, 1), rows, after, true);
+        bool whole = made <= FACTOR_PANEL && n <= 2 * FACTOR_PANEL; /* one panel is all of it */
+        NAME(reflect_panel)(panel, n, rows, whole ? n : count, count, tau + k, r.v);
+        if (after <= 0 || whole) continue;
+        code = NAME(open_reflectors)(ctx, &r, panel, n, rows, count, tau + k);
+        if (!code) code = NAME(apply_reflectors)(ctx, &r, NAME(part)(panel + count, n, 1), rows, after, true);
     }
     rt_scratch_free(ctx, room);
     return code;
@@ -429,11 +429,15 @@ static int NAME(reflector_product)(const rt_ctx *ctx, const void *all, int64_t m
 }
 
 #include "runtime/rt_factor_eigh.h"
+#include "runtime/rt_factor_inverse.h"
 
 static const rt_factor_loops NAME(loops) = { .lu = NAME(factor_lu),
                                              .solve_triangle = NAME(solve_triangle),
                                              .swap_rows = NAME(swap_rows),
                                              .cholesky = NAME(factor_cholesky),
+                                             .lu_inverse = NAME(lu_inverse),
+                                             .cholesky_inverse = NAME(cholesky_inverse),
+                                             .least_squares = NAME(least_squares),
                                              .reflect = NAME(reflect),
                                              .reflector_product = NAME(reflector_product),
                                              .tridiagonal = NAME(tridiagonal),

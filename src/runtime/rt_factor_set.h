@@ -22,10 +22,9 @@ static int tridiagonal_eigen(const rt_ctx *ctx, double *d, double *e, int64_t n,
 /* A matrix by its element strides. */
 typedef struct factor_matrix { void *p; int64_t row, col; } factor_matrix;
 
-/* c (m x n) -= a b, or with `fresh` c = a b. Where columns of c are dense, its transpose is made. */
-static int subtract_product(const rt_ctx *ctx, int dtype, int64_t m, int64_t n, int64_t k, factor_matrix a,
-                            factor_matrix b, factor_matrix c, bool fresh) {
-    static const rt_scalar minus = { RT_ARG_INT, -1, -1, 0 };
+/* c (m x n) = sign * a b, or with `adds` that is added. Where columns of c are dense, its transpose is made. */
+static int product(const rt_ctx *ctx, int dtype, int64_t m, int64_t n, int64_t k, factor_matrix a, factor_matrix b,
+                   factor_matrix c, int sign, bool adds) {
     if (c.col != 1 && c.row == 1) {
         factor_matrix swap = a;
         int64_t rows = m;
@@ -34,8 +33,15 @@ static int subtract_product(const rt_ctx *ctx, int dtype, int64_t m, int64_t n, 
     }
     rt_gemm_args g = rt_gemm_plain(dtype, m, n, k, a.p, b.p, c.p);
     g.a_row = a.row, g.a_col = a.col, g.b_row = b.row, g.b_col = b.col, g.c_row = c.row, g.c_col = c.col;
-    if (!fresh) g.alpha = minus, g.beta = rt_gemm_one, g.d = c.p, g.d_row = c.row, g.d_col = c.col;
+    g.alpha = (rt_scalar){ RT_ARG_INT, sign, sign, 0 };
+    if (adds) g.beta = rt_gemm_one, g.d = c.p, g.d_row = c.row, g.d_col = c.col;
     return m && n ? rt_gemm(ctx, &g) : RT_OK;
+}
+
+/* c -= a b, or with `fresh` c = a b. */
+static int subtract_product(const rt_ctx *ctx, int dtype, int64_t m, int64_t n, int64_t k, factor_matrix a,
+                            factor_matrix b, factor_matrix c, bool fresh) {
+    return product(ctx, dtype, m, n, k, a, b, c, fresh ? 1 : -1, !fresh);
 }
 
 #define T float
