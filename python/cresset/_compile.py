@@ -51,9 +51,32 @@ def _reset() -> None:
             backend.reset()
 
 
-def _make(owner: Any, compiler: Any, fullgraph: bool) -> Any:
+def _open_numbers(dynamic: bool | None) -> int:
+    """What captures leave open, as src/capture/numbers.h has it: CR_DYNAMIC_*."""
     from cresset._dynamo import config
-    made = _C._Compiled(owner, compiler, Unsupported if fullgraph else None, config.recompile_limit)
+    everything = dynamic is True or (dynamic is None and not config.assume_static_by_default)
+    automatic = dynamic is not False and config.automatic_dynamic_shapes
+    if not everything and not automatic:
+        return 0
+    return (automatic * 1 | everything * 2 | config.use_duck_shape * 4 | (not config.specialize_int) * 8
+            | (not config.specialize_float) * 16)
+
+
+def _violated(place: str, conditions: list[str]) -> None:
+    """What the program does not leave open of a size that mark_dynamic() promised."""
+    from cresset._dynamo.exc import UserErrorType
+    from cresset.export._shapes import ConstraintViolationError
+    why = ", ".join(conditions) or "its example is 0 or 1, or outside of the bounds"
+    raise ConstraintViolationError(
+        UserErrorType.CONSTRAINT_VIOLATION,
+        f"Constraints violated ({place})! mark_dynamic() promises that {place} varies; the program needs: {why}\n"
+        "  remove what needs one value, give bounds that the program keeps (min=, max=), or use maybe_mark_dynamic()")
+
+
+def _make(owner: Any, compiler: Any, fullgraph: bool, dynamic: bool | None = None) -> Any:
+    from cresset._dynamo import config
+    made = _C._Compiled(owner, compiler, Unsupported if fullgraph else None, config.recompile_limit,
+                        _open_numbers(dynamic))
     _made.add(made)
     if _kept is not None:
         _kept.append(made)
@@ -91,15 +114,13 @@ def _find_backend(backend: Any) -> Callable[..., Any] | str | None:
     return _Backend(backend)
 
 
-def _check_options(dynamic: bool | None, mode: str | None, options: dict[str, Any] | None) -> None:
+def _check_options(mode: str | None, options: dict[str, Any] | None) -> None:
     if mode is not None and options is not None:
         raise RuntimeError("give either mode or options, not both")
     if mode not in (None, "default"):
         raise NotImplementedError(f"mode={mode!r} is not there yet; 'default' is the one mode")
     if options:
         raise RuntimeError(f"there are no options yet; unknown: {', '.join(map(repr, options))}")
-    if dynamic:
-        raise NotImplementedError("dynamic=True is not there yet: every size is captured as it is")
 
 
 def _code_owner(fn: Any) -> Any:
@@ -122,11 +143,12 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
             mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False) -> Any:
     """A function or module that runs as `model` does, its tensor computations captured as graphs. Also a decorator.
 
-    fullgraph: raises where a call cannot be one graph. backend: a name of list_backends(), or a function (graph,
-    example_inputs) -> callable. disable: the very same object comes back."""
+    fullgraph: raises where a call cannot be one graph. dynamic: False captures every size as it is, True leaves sizes
+    open at once, None those that changed since an earlier capture. backend: a name of list_backends(), or a function
+    (graph, example_inputs) -> callable. disable: the very same object comes back."""
     if not hasattr(_C, "_Compiled"):
         raise RuntimeError("compile() needs CPython 3.11: it looks into frames and dicts, which differ by version")
-    _check_options(dynamic, mode, options)
+    _check_options(mode, options)
     compiler = _find_backend(backend)
     if model is None:
         return lambda fn: compile(fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
@@ -134,11 +156,11 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     if disable or os.environ.get("CRESSET_DISABLE") == "1":
         return model
     if _C._kind(model) == "module":
-        return _compile_module(model, compiler, fullgraph)
-    return _make(_code_owner(model), compiler, fullgraph)
+        return _compile_module(model, compiler, fullgraph, dynamic)
+    return _make(_code_owner(model), compiler, fullgraph, dynamic)
 
 
-def _compile_module(module: Any, compiler: Any, fullgraph: bool) -> Any:
+def _compile_module(module: Any, compiler: Any, fullgraph: bool, dynamic: bool | None) -> Any:
     from cresset._dynamo.eval_frame import Optimized, OptimizedModule
     while isinstance(module, Optimized):
         module = module._orig_mod
@@ -146,4 +168,4 @@ def _compile_module(module: Any, compiler: Any, fullgraph: bool) -> Any:
     if "torch" in sys.modules and isinstance(module, sys.modules["torch"].nn.Module):
         from cresset._torch.module import TorchModule
         kind = TorchModule
-    return kind(module, _make(_code_owner(module), compiler, fullgraph))
+    return kind(module, _make(_code_owner(module), compiler, fullgraph, dynamic))

@@ -49,10 +49,12 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyOb
 /* ---- life ---- */
 
 static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "wrapped", "backend", "unsupported", "limit", NULL };
+    static char *names[] = { "wrapped", "backend", "unsupported", "limit", "dynamic", NULL };
     PyObject *wrapped, *backend = Py_None, *unsupported = Py_None;
     Py_ssize_t limit = 8;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOn:_Compiled", names, &wrapped, &backend, &unsupported, &limit))
+    unsigned dynamic = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOnI:_Compiled", names, &wrapped, &backend, &unsupported, &limit,
+                                     &dynamic))
         return NULL;
     bool method = PyMethod_Check(wrapped);
     PyObject *function = method ? PyMethod_GET_FUNCTION(wrapped) : wrapped;
@@ -68,6 +70,7 @@ static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     k->d.backend = Py_NewRef(backend);
     k->d.unsupported = Py_NewRef(unsupported);
     k->d.limit = limit;
+    k->d.dynamic = dynamic;
     return (PyObject *)k;
 }
 
@@ -162,7 +165,8 @@ static int set_own(PyObject *self, PyObject *value, void *name) {
 }
 
 static PyObject *rebuilt(callable *k, PyObject *wrapped) {
-    return Py_BuildValue("O(OOOn)", &callable_type, wrapped, k->d.backend, k->d.unsupported, k->d.limit);
+    return Py_BuildValue("O(OOOnI)", &callable_type, wrapped, k->d.backend, k->d.unsupported, k->d.limit,
+                         k->d.dynamic);
 }
 static PyObject *reduce(PyObject *self, PyObject *unused) {
     (void)unused;
@@ -174,8 +178,8 @@ static PyObject *deepcopy(PyObject *self, PyObject *memo) {
     PyObject *copy = PyImport_ImportModule("copy");
     PyObject *wrapped = copy ? PyObject_CallMethod(copy, "deepcopy", "OO", k->wrapped, memo) : NULL;
     Py_XDECREF(copy);
-    PyObject *made = wrapped ? PyObject_CallFunction((PyObject *)&callable_type, "OOOn", wrapped, k->d.backend,
-                                                     k->d.unsupported, k->d.limit)
+    PyObject *made = wrapped ? PyObject_CallFunction((PyObject *)&callable_type, "OOOnI", wrapped, k->d.backend,
+                                                     k->d.unsupported, k->d.limit, k->d.dynamic)
                              : NULL;
     Py_XDECREF(wrapped);
     return made;

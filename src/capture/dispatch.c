@@ -39,6 +39,7 @@ void cr_cache_release(cr_cache *c) {
         Py_XDECREF(p->kwnames);
     }
     cr_vec_dispose(&c->places);
+    cr_history_dispose(&c->history);
     Py_DECREF(c->code);
     PyMem_Free(c);
 }
@@ -60,6 +61,7 @@ static cr_cache *find_cache(cr_dispatcher *d, PyObject *function, const void *of
     made->refs = 1;
     made->code = Py_NewRef(code);
     made->of = of;
+    cr_history_init(&made->history);
     return made;
 }
 
@@ -153,10 +155,27 @@ static int begin(cr_capture *c, const request *r) {
     return failed;
 }
 
-/* Evaluates up to `stop`. 0: c is to be looked at; -1: exception. c is to be disposed of either way. */
-static int evaluate(cr_capture *c, const request *r, long stop) {
-    if (cr_capture_begin(c, false)) return -1;
+/* Names of what the guards call arguments: parameters, then keywords; or the frame's variables. */
+static PyObject *argument_names(const request *r) {
+    PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(r->function);
+    if (r->at >= 0) return Py_NewRef(code->co_localsplusnames);
+    Py_ssize_t n = CR_MIN(r->nargs, code->co_argcount);
+    PyObject *names = PyTuple_GetSlice(code->co_localsplusnames, 0, n), *all;
+    if (!names || !r->kwnames || n < r->nargs) return names;
+    all = PySequence_Concat(names, r->kwnames);
+    Py_DECREF(names);
+    return all;
+}
+
+/* Evaluates up to `stop`; `settles`: with every number as it is. 0: c is to be looked at; -1: exception. c is to be
+ * disposed of either way. */
+static int evaluate(cr_capture *c, const request *r, long stop, bool settles) {
+    if (cr_capture_begin(c, false) || !(c->guards.names = argument_names(r))) return -1;
     c->stop = stop;
+    c->at = r->at;
+    c->dynamic = r->d->dynamic;
+    c->history = c->dynamic ? &r->cache->history : NULL;
+    c->settles = settles;
     cr_trace_begin(c->trace, true);
     int failed = begin(c, r) || cr_evaluate(c);
     cr_trace_end(c->trace);
@@ -169,27 +188,46 @@ static int evaluate(cr_capture *c, const request *r, long stop) {
 static int evaluate_again(cr_capture *c, const request *r) {
     PyObject *reason = c->reason, *where = c->where;
     long stop = c->steps - 1;
-    bool runaway = c->left <= 0;
+    bool runaway = c->left <= 0, settles = c->settles;
     c->reason = c->where = NULL;
     if (r->d->unsupported == Py_None && stop >= 0 && !runaway) {
         cr_capture_dispose(c);
-        if (evaluate(c, r, stop)) return Py_XDECREF(reason), Py_XDECREF(where), -1;
+        if (evaluate(c, r, stop, settles)) return Py_XDECREF(reason), Py_XDECREF(where), -1;
     }
     Py_XSETREF(c->reason, reason);
     Py_XSETREF(c->where, where);
     return 0;
 }
 
+/* Evaluates as far as it goes. Where open numbers are in the way, without them if that goes further. */
+static int evaluate_all(cr_capture *c, const request *r, bool settles) {
+    long every = cr_capture_switches.every, stop = every ? every : -1;
+    if (evaluate(c, r, stop, settles)) return -1;
+    if (c->numbers && c->frontend && !c->frontend->size && !settles) { /* who cannot run graphs of open numbers */
+        cr_capture_dispose(c);
+        return evaluate_all(c, r, true);
+    }
+    if (!c->reason || c->steps == c->stop + 1) return 0;
+    if (c->numbers && c->numbers->symbols.n && !settles) {
+        long steps = c->steps;
+        cr_capture_dispose(c);
+        if (evaluate(c, r, stop, true)) return -1;
+        if (c->reason && c->steps <= steps) {
+            cr_capture_dispose(c);
+            if (evaluate(c, r, stop, false)) return -1;
+        }
+    }
+    return c->reason && c->steps != c->stop + 1 ? evaluate_again(c, r) : 0;
+}
+
 /* NULL: exception. */
-static cr_entry *capture(const request *r) {
+static cr_entry *capture(const request *r, bool settles) {
     cr_capture c;
     cr_entry *e = NULL;
     cr_frontends_look();
     bool collects = PyGC_Disable(); /* a finalizer's ops would be recorded */
     r->cache->capturing = capturing = true;
-    long every = cr_capture_switches.every;
-    if (!evaluate(&c, r, every ? every : -1) && !(c.reason && c.steps != c.stop + 1 && evaluate_again(&c, r)))
-        e = cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(r->function));
+    if (!evaluate_all(&c, r, settles)) e = cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(r->function));
     cr_capture_dispose(&c);
     r->cache->capturing = capturing = false;
     if (collects) PyGC_Enable();
@@ -215,6 +253,37 @@ static int compile_graph(const cr_dispatcher *d, cr_entry *e, PyObject *const *s
     return made ? 0 : -1;
 }
 
+/* Sizes that mark_dynamic() promised must be open still. */
+static int check_promises(const cr_guards *g, const cr_numbers *n) {
+    for (size_t i = 0; i < n->promises.n; i++) {
+        const cr_promise *p = &n->promises.at[i];
+        cr_range range = p->symbol ? cr_sym_range(n->env, p->symbol) : (cr_range){ 0, 0 };
+        bool kept = p->symbol && range.lo < range.hi &&
+                    (!p->bounded || (range.lo <= CR_MAX(2, p->range.lo) && range.hi >= p->range.hi));
+        if (kept) continue;
+        PyObject *place = cr_place_text(g, p->slot, p->dim, false), *all = PyList_New(0);
+        for (size_t k = 0; all && p->symbol && k < n->conditions.n; k++) {
+            PyObject *text = cr_expr_text(g, n->conditions.at[k]);
+            if (!text || PyList_Append(all, text)) Py_CLEAR(all);
+            Py_XDECREF(text);
+        }
+        PyObject *module = place && all ? PyImport_ImportModule("cresset._compile") : NULL;
+        PyObject *none = module ? PyObject_CallMethod(module, "_violated", "OO", place, all) : NULL;
+        Py_XDECREF(none);
+        Py_XDECREF(module);
+        Py_XDECREF(place);
+        Py_XDECREF(all);
+        return -1;
+    }
+    return 0;
+}
+
+/* What was asked about open numbers, so far. */
+static int seal_numbers(cr_entry *e) {
+    cr_numbers *n = cr_guards_numbers(&e->guards);
+    return !n ? 0 : cr_numbers_seal(n) || check_promises(&e->guards, n) ? -1 : 0;
+}
+
 /* What was read a moment ago must hold now: an entry for which it does not would never be used. 0: slots are filled. */
 static int check_fresh(const request *r, cr_entry *e, PyObject **slots) {
     int32_t row = cr_guards_check(&e->guards, r->args, r->function, slots);
@@ -227,23 +296,39 @@ static int check_fresh(const request *r, cr_entry *e, PyObject **slots) {
     return e->reason ? 0 : -1;
 }
 
-/* Captures, compiles and keeps. *slots (PyMem_Free) are filled. A new reference; NULL: exception. */
-static cr_entry *make_entry(const request *r, PyObject ***slots) {
+/* Captures and compiles. *slots (PyMem_Free) are filled. NULL: exception. */
+static cr_entry *build_entry(const request *r, bool settles, PyObject ***slots) {
     double begin = seconds_now();
-    cr_entry *e = capture(r);
+    cr_entry *e = capture(r, settles);
     if (e) e->capture_seconds = seconds_now() - begin;
     *slots = e ? PyMem_Calloc(e->guards.slots + 1, sizeof **slots) : NULL;
     if (e && !*slots) PyErr_NoMemory();
-    int failed = !*slots || check_fresh(r, e, *slots);
+    int failed = !*slots || seal_numbers(e) || check_fresh(r, e, *slots);
     if (!failed && (!e->reason || e->resumes)) {
-        r->d->misses += !e->reason;
         /* a backend may change anything: what the slots hold is read again */
         begin = seconds_now();
         failed = compile_graph(r->d, e, *slots);
         e->compile_seconds = seconds_now() - begin;
-        if (!failed) failed = check_fresh(r, e, *slots);
+        if (!failed) failed = seal_numbers(e) || check_fresh(r, e, *slots);
+        bool lost = !failed && e->reason && !e->resumes && cr_guards_numbers(&e->guards);
+        if (!lost) r->d->misses += !e->reason;
+        else if (!settles) { /* what can be captured with these sizes, is */
+            PyMem_Free(*slots);
+            cr_entry_release(e);
+            return build_entry(r, true, slots);
+        }
     }
-    cr_place *now = failed ? NULL : find_place(r->cache, r->at, r->nargs, r->kwnames);
+    if (!failed) return e;
+    PyMem_Free(*slots);
+    *slots = NULL;
+    cr_entry_release(e);
+    return NULL;
+}
+
+/* ... and keeps. A new reference; NULL: exception. */
+static cr_entry *make_entry(const request *r, PyObject ***slots) {
+    cr_entry *e = build_entry(r, false, slots);
+    cr_place *now = e ? find_place(r->cache, r->at, r->nargs, r->kwnames) : NULL;
     if (now && !add_entry(r->cache, now, e)) return e;
     PyMem_Free(*slots);
     *slots = NULL;

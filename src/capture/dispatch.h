@@ -24,6 +24,7 @@ typedef struct cr_cache {
     const void *of; /* class of the first argument of a callee, compared only: Module.__call__ serves every
                                  * module, and each class has entries of its own */
     CR_VEC(cr_place) places;
+    cr_history history;  /* of what its captures read */
     Py_ssize_t captures; /* entries made for its beginning */
     bool capturing, told;
 } cr_cache;
@@ -32,6 +33,7 @@ typedef struct cr_dispatcher {
     PyObject *backend;
     PyObject *unsupported;     /* exception class: what fullgraph raises; None: calls break */
     Py_ssize_t limit;          /* entries of a place at most */
+    unsigned dynamic;          /* what is left open: CR_DYNAMIC_* */
     CR_VEC(cr_cache *) caches; /* the first: of the function itself */
     uint64_t hits, misses, plain, failed, breaks;
 } cr_dispatcher;

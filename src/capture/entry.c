@@ -65,6 +65,19 @@ static int make_output(builder *b, PyObject *fake, uint32_t *at) {
     return add_row(b, (cr_make){ .kind = CR_MAKE_OUTPUT, .index = (uint32_t)index }, at);
 }
 
+/* A number that was computed from open ones; one that is read as it is, is that object. */
+static int make_number(builder *b, PyObject *value, uint32_t *at) {
+    cr_sym e = cr_open_expr(value);
+    const cr_numbers *n = b->c->numbers;
+    for (size_t i = 0; n && i < n->symbols.n; i++)
+        if (n->symbols.at[i].symbol == e && n->symbols.at[i].dim == CR_ITSELF)
+            return add_row(b, (cr_make){ CR_MAKE_SLOT, (uint32_t)n->symbols.at[i].slot, 0, NULL }, at);
+    uint32_t index = (uint32_t)b->e->formulas.n;
+    if (!e || !n) return cr_break(b->c, "a number that is not known is part of the result");
+    if (cr_vec_push(&b->e->formulas, e)) return no_memory();
+    return add_row(b, (cr_make){ .kind = CR_MAKE_NUMBER, .index = index }, at);
+}
+
 static int add_parts(builder *b, cr_make_kind kind, PyObject *name, const uint32_t *rows, uint32_t n, uint32_t *at) {
     cr_make row = { .kind = (uint8_t)kind, .index = (uint32_t)b->e->parts.n, .n = n, .object = name };
     for (uint32_t i = 0; i < n; i++)
@@ -88,6 +101,16 @@ static int make_by_call(builder *b, PyObject *value, uint32_t *at) {
     int failed = !pairs || PyList_Append(b->c->kept, pairs) || make(b, (PyObject *)Py_TYPE(value), &rows[0]) ||
                  make(b, pairs, &rows[1]) || add_parts(b, CR_MAKE_CALL, NULL, rows, 2, at);
     Py_XDECREF(pairs);
+    return failed ? -1 : 0;
+}
+
+/* x.shape, some of its sizes open. */
+static int make_size(builder *b, PyObject *value, uint32_t *at) {
+    PyObject *items = PySequence_List(value);
+    uint32_t rows[2];
+    int failed = !items || PyList_Append(b->c->kept, items) || make(b, (PyObject *)Py_TYPE(value), &rows[0]) ||
+                 make(b, items, &rows[1]) || add_parts(b, CR_MAKE_CALL, NULL, rows, 2, at);
+    Py_XDECREF(items);
     return failed ? -1 : 0;
 }
 
@@ -204,6 +227,7 @@ static int make_own(builder *b, PyObject *value, uint32_t *at) {
     if (PySlice_Check(value)) return make_container(b, CR_MAKE_SLICE, &((PySliceObject *)value)->start, 3, at);
     if (PyODict_CheckExact(value) || PyAnySet_CheckExact(value)) return make_by_call(b, value, at);
     if (is_unbounded_deque(value)) return make_by_call(b, value, at);
+    if (Py_IS_TYPE(value, &cr_py_size_type)) return make_size(b, value, at);
     if (PyFunction_Check(value)) return make_function(b, value, at);
     if (PyCell_Check(value)) return make_cell(b, value, at);
     if (PyMethod_Check(value)) return make_method(b, value, at);
@@ -272,6 +296,7 @@ static int make(builder *b, PyObject *value, uint32_t *at) {
     else if (cr_find_known(b->c, value, &known))
         failed = add_row(b, (cr_make){ CR_MAKE_SLOT, (uint32_t)b->c->known.at[known].source, 0, NULL }, at);
     else if (cr_is_tensor_value(value)) failed = make_output(b, value, at);
+    else if (cr_is_open(value)) failed = make_number(b, value, at);
     else if (cr_is_plain_constant(value) || cr_is_held_constant(value) || PyRange_Check(value) ||
              cr_map_find(&b->c->constants, &value, sizeof value, NULL) ||
              (PyTuple_Check(value) && !PyTuple_CheckExact(value) && cr_is_constant(value) &&
@@ -370,6 +395,7 @@ static bool records(const builder *b) {
     if (!(b->e->ambient & CR_AMBIENT_GRAD)) return false;
     for (size_t i = 0; i < b->c->inputs.n; i++) {
         size_t at;
+        if (!b->c->inputs.at[i].fake) continue; /* a number */
         PyObject *wants = !cr_find_known(b->c, b->c->inputs.at[i].fake, &at)
                               ? NULL
                               : PyObject_GetAttrString(b->c->known.at[at].real, "requires_grad");
@@ -381,12 +407,49 @@ static bool records(const builder *b) {
     return false;
 }
 
+static bool is_in(cr_sym e, cr_sym symbol) {
+    bool found = e == symbol;
+    for (size_t i = 0; !found && i < cr_sym_operand_count(e); i++) found = is_in(cr_sym_operand(e, i), symbol);
+    return found;
+}
+
+/* Is some condition about it? The graph checks those, too. */
+static bool is_asked_about(const cr_env *env, cr_sym symbol) {
+    for (size_t i = 0; i < cr_env_cond_count(env); i++)
+        if (is_in(cr_env_cond(env, i).condition, symbol)) return true;
+    return false;
+}
+
+/* Numbers that are only carried along are no inputs of the graph. */
+static int drop_unused_numbers(builder *b) {
+    cr_graph *g = b->e->graph;
+    size_t kept = 0, i = 0;
+    uint32_t *uses = PyMem_Calloc(cr_graph_value_count(g) + 1, sizeof *uses);
+    cr_status status = CR_OK;
+    if (!uses) return no_memory();
+    cr_graph_count_uses(g, uses);
+    for (uint32_t n = cr_graph_first(g), next; n != CR_NO_NODE; n = next) {
+        const cr_node *node = cr_graph_node(g, n);
+        next = cr_graph_next(g, n);
+        if (node->kind != CR_NODE_PLACEHOLDER) continue;
+        const cr_value *value = cr_graph_value(g, node->first);
+        cr_input input = b->c->inputs.at[i++];
+        bool unused = !input.fake && !uses[node->first] && !is_asked_about(b->c->fakes.env, value->expr);
+        if (unused && !status) status = cr_graph_erase(g, n);
+        else b->c->inputs.at[kept++] = input;
+    }
+    b->c->inputs.n = kept;
+    PyMem_Free(uses);
+    return status ? cr_py_fail(status) : 0;
+}
+
 static int finish_graph(builder *b) {
     cr_entry *e = b->e;
     uint32_t result, other;
     const char *input;
     cr_status status = cr_trace_finish(b->c->trace, b->outs.at, b->outs.n, &e->graph);
     if (status) return cr_py_fail(status);
+    if (b->c->numbers && drop_unused_numbers(b)) return -1;
     if (look_at_graph(b)) return -1;
     e->noutputs = (uint32_t)b->outs.n;
     e->ninputs = (uint32_t)b->c->inputs.n;
@@ -447,7 +510,7 @@ static bool describe_prefix(builder *b) {
 static void drop_description(cr_entry *e) {
     for (size_t i = 0; i < e->makes.n; i++) Py_XDECREF(e->makes.at[i].object);
     for (size_t i = 0; i < e->effects.n; i++) Py_XDECREF(e->effects.at[i].key);
-    e->makes.n = e->parts.n = e->effects.n = e->state.n = 0;
+    e->makes.n = e->parts.n = e->effects.n = e->state.n = e->formulas.n = 0;
     PyMem_Free(e->inputs);
     e->inputs = NULL;
     e->ninputs = e->noutputs = 0;
@@ -488,6 +551,10 @@ cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code) {
     cr_vec_dispose(&b.outs);
     if (PyErr_Occurred()) return cr_entry_release(e), NULL;
     cr_guards_compact(&c->guards);
+    cr_numbers *numbers = c->numbers; /* which the row takes over */
+    c->numbers = NULL;
+    if (numbers && !numbers->symbols.n && !numbers->promises.n) cr_numbers_free(numbers);
+    else if (numbers && cr_guard_numbers(&c->guards, numbers)) return cr_entry_release(e), NULL;
     if (c->reason && !c->where) /* it was seen at the end, of the whole */
         c->where = PyUnicode_FromFormat("%U:%d in %U", code->co_filename, code->co_firstlineno, code->co_qualname);
     if (c->reason && c->where) e->reason = PyUnicode_FromFormat("%U: %U", c->where, c->reason);
@@ -508,6 +575,7 @@ void cr_entry_release(cr_entry *e) {
     cr_vec_dispose(&e->makes);
     cr_vec_dispose(&e->parts);
     cr_vec_dispose(&e->state);
+    cr_vec_dispose(&e->formulas);
     for (size_t i = 0; i < e->effects.n; i++) Py_XDECREF(e->effects.at[i].key);
     cr_vec_dispose(&e->effects);
     PyMem_Free(e->inputs);

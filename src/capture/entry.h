@@ -13,6 +13,7 @@
 enum { CR_NO_ROW = UINT32_MAX };
 typedef enum cr_make_kind { CR_MAKE_CONSTANT, CR_MAKE_OUTPUT, CR_MAKE_SLOT, CR_MAKE_TUPLE, CR_MAKE_LIST, CR_MAKE_DICT,
                             CR_MAKE_SLICE, CR_MAKE_CELL,
+                            CR_MAKE_NUMBER, /* formula `index`, at the call's own sizes and numbers */
                             CR_MAKE_OBJECT, /* parts: the class, and for a tuple's the items; empty but for those */
                             CR_MAKE_CALL,   /* parts: a class in C, its arguments */
                             CR_MAKE_FILL,   /* parts: a cell, what it holds */
@@ -58,6 +59,7 @@ typedef struct cr_entry {
     uint32_t ninputs, noutputs;
     int32_t *inputs;      /* slots of the graph's inputs */
     CR_VEC(cr_make) makes;
+    CR_VEC(cr_sym) formulas; /* of numbers in the result, of the open ones that the guards read */
     uint32_t result;      /* row */
     CR_VEC(uint32_t) parts;
     CR_VEC(cr_effect) effects;

@@ -270,10 +270,12 @@ static int run_graph(run *r, PyObject **outputs) {
         if (!(r->generator = PyMem_Malloc(RT_GENERATOR_STATE_BYTES))) done = no_memory();
         else rt_generator_get_state(cr_default_generator(), r->generator);
     }
-    for (uint32_t i = 0; done == 1 && i < e->ninputs; i++) cr_tensor_retain(r->inputs[i].u.t);
+    for (uint32_t i = 0; done == 1 && i < e->ninputs; i++)
+        if (r->inputs[i].kind == CR_ARG_TENSOR) cr_tensor_retain(r->inputs[i].u.t);
     if (done == 1) {
         cr_status status = run_plan(r, frame.work);
-        for (uint32_t i = 0; i < e->ninputs; i++) cr_tensor_release(r->inputs[i].u.t);
+        for (uint32_t i = 0; i < e->ninputs; i++)
+            if (r->inputs[i].kind == CR_ARG_TENSOR) cr_tensor_release(r->inputs[i].u.t);
         if (status == CR_EPYTHON && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) done = -1;
         else if (status) PyErr_Clear(), done = 0;
         if (status && e->draws) put_generator_back(r);
@@ -288,7 +290,7 @@ static int make_objects(run *r, PyObject *outputs) {
     int failed = 0;
     for (size_t i = 0; i < e->makes.n; i++) {
         const cr_make *row = &e->makes.at[i];
-        if (row->kind == CR_MAKE_SLOT) continue; /* held since before the graph ran */
+        if (row->kind == CR_MAKE_SLOT || row->kind == CR_MAKE_NUMBER) continue; /* there since before the graph ran */
         if (row->kind == CR_MAKE_CONSTANT) r->objects[i] = Py_NewRef(row->object);
         else if (row->kind != CR_MAKE_OUTPUT) r->objects[i] = failed ? NULL : container(e, row, r->objects);
         else if (outputs) r->objects[i] = Py_NewRef(PySequence_Fast_GET_ITEM(outputs, row->index));
@@ -300,6 +302,23 @@ static int make_objects(run *r, PyObject *outputs) {
         failed |= !r->objects[i];
     }
     return failed ? -1 : 0;
+}
+
+/* Numbers of the result, from those of the call. 1: done; 0: one cannot be computed in 64 bits: run plain; -1. */
+static int make_numbers(const run *r) {
+    const cr_entry *e = r->e;
+    const cr_numbers *n = cr_guards_numbers(&e->guards);
+    cr_sym_value small[SMALL], *values = n->symbols.n > SMALL ? PyMem_Malloc(n->symbols.n * sizeof *values) : small;
+    if (!values) return no_memory();
+    cr_numbers_load(n, r->slots, values);
+    int done = 1;
+    for (size_t i = 0; done == 1 && i < e->makes.n; i++) {
+        if (e->makes.at[i].kind != CR_MAKE_NUMBER) continue;
+        r->objects[i] = cr_numbers_object(n, values, e->formulas.at[e->makes.at[i].index]);
+        if (!r->objects[i]) done = PyErr_Occurred() ? -1 : 0;
+    }
+    if (values != small) PyMem_Free(values);
+    return done;
 }
 
 int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state) {
@@ -317,7 +336,8 @@ int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObjec
     for (size_t i = 0; i < nmakes; i++)
         r.objects[i] = e->makes.at[i].kind == CR_MAKE_SLOT ? Py_NewRef(slots[e->makes.at[i].index]) : NULL;
     for (size_t i = 0; i < e->effects.n; i++) Py_INCREF(slots[e->effects.at[i].slot]);
-    int done = e->graph ? run_graph(&r, &outputs) : 1;
+    int done = e->formulas.n ? make_numbers(&r) : 1;
+    if (done == 1 && e->graph) done = run_graph(&r, &outputs);
     if (done == 1) {
         if (make_objects(&r, outputs) || (e->effects.n && apply_effects(e, slots, r.objects))) done = -1;
         if (e->graph && !e->compiled) cr_results_release(r.outputs, e->noutputs);

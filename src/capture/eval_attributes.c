@@ -63,6 +63,12 @@ static int builtin_type_attribute(cr_capture *c, PyObject *type, PyObject *name,
 }
 
 static int own_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out) {
+    if (cr_is_open(value)) {
+        PyObject *settled = cr_settled(c, value);
+        int r = settled ? own_attribute(c, settled, name, out) : -1;
+        Py_XDECREF(settled);
+        return r;
+    }
     if (cr_is_tensor_value(value)) return c->on_tensors = true, tensor_attribute(c, value, name, out);
     if (cr_is_generator(value)) {
         if (!_PyType_Lookup(Py_TYPE(value), name))

@@ -102,7 +102,7 @@ static int call_type(cr_capture *c, cr_call_frame *f, const arguments *a, PyObje
     if (cr_is_python_class(Py_TYPE(value)) && !cr_is_tensor_value(value))
         return cr_break(c, "the class of an object that was made here is asked for");
     if (cr_is_tensor_value(value)) return cr_break(c, "the class of a result is asked for");
-    return *out = Py_NewRef((PyObject *)Py_TYPE(value)), 1;
+    return *out = Py_NewRef((PyObject *)cr_class_of(c, value)), 1;
 }
 
 static PyObject *interned(PyObject *name) {
@@ -195,12 +195,18 @@ static int call_next(cr_capture *c, cr_call_frame *f, const arguments *a, PyObje
 
 static int call_repr(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
     if (a->n != 1) return cr_break(c, "repr() has %zd arguments", a->n);
-    return (*out = cr_text(c, f, a->at[0], true)) ? 1 : -1;
+    PyObject *value = cr_settled(c, a->at[0]);
+    *out = value ? cr_text(c, f, value, true) : NULL;
+    Py_XDECREF(value);
+    return *out ? 1 : -1;
 }
 
 static int call_str(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
     if (a->n != 1) return cr_break(c, "str() has %zd arguments", a->n);
-    return (*out = cr_text(c, f, a->at[0], false)) ? 1 : -1;
+    PyObject *value = cr_settled(c, a->at[0]);
+    *out = value ? cr_text(c, f, value, false) : NULL;
+    Py_XDECREF(value);
+    return *out ? 1 : -1;
 }
 
 static int call_method_type(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
@@ -236,12 +242,8 @@ static int call_protocol(cr_capture *c, cr_call_frame *f, const arguments *a, co
     return *out ? 1 : -1;
 }
 
-static PyObject *length(PyObject *o) {
-    Py_ssize_t n = PyObject_Length(o);
-    return n < 0 ? NULL : PyLong_FromSsize_t(n);
-}
 static int call_len(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
-    return call_protocol(c, f, a, "__len__", out, length);
+    return call_protocol(c, f, a, "__len__", out, cr_length);
 }
 static int call_iter(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
     cr_call_frame *before = c->frame;
@@ -368,6 +370,82 @@ static int rule_of(PyObject *callable, const arguments *a, special *written) {
                 return *written = modules[m].rules[i].call, modules[m].rules[i].on;
     }
     return -1;
+}
+
+/* ---- on open numbers ---- */
+
+static PyObject *by_name(const char *name, PyObject *a, PyObject *b) {
+    static PyObject *function; /* once */
+    PyObject *module = function ? NULL : PyImport_ImportModule("cresset._C");
+    if (module) function = PyObject_GetAttrString(module, "_sym_call");
+    Py_XDECREF(module);
+    if (!function) return NULL;
+    return b ? PyObject_CallFunction(function, "sOO", name, a, b) : PyObject_CallFunction(function, "sO", name, a);
+}
+
+static bool is_number(PyObject *value) {
+    PyTypeObject *type = cr_class_of_open(value);
+    return type == &PyLong_Type || type == &PyFloat_Type;
+}
+
+/* int(), float(): another expression, not another number. */
+static PyObject *convert(PyObject *type, PyObject *value) {
+    bool is_float = cr_class_of_open(value) == &PyFloat_Type;
+    if (is_float == (type == (PyObject *)&PyFloat_Type)) return PyNumber_Positive(value);
+    return is_float ? by_name("math::trunc", value, NULL) : by_name("torch::sym_float", value, NULL);
+}
+
+/* max(a, b, ...) and min(): without a decision where all are numbers of one kind. */
+static PyObject *extreme(const char *name, const arguments *a) {
+    PyObject *best = Py_NewRef(a->at[0]);
+    for (Py_ssize_t k = 1; best && k < a->n; k++) Py_SETREF(best, by_name(name, best, a->at[k]));
+    return best;
+}
+
+/* 1: *out; 0: as any other call; -1. */
+static int call_on_open(cr_capture *c, PyObject *callable, const arguments *a, PyObject **out) {
+    bool any = false, alike = a->n > 0 && !a->kwnames;
+    for (Py_ssize_t k = 0; k < a->n; k++) {
+        any |= cr_is_open(a->at[k]);
+        alike &= is_number(a->at[k]) && cr_class_of_open(a->at[k]) == cr_class_of_open(a->at[0]);
+    }
+    if (!any || !alike) return 0;
+    const char *name = PyCFunction_CheckExact(callable) ? ((PyCFunctionObject *)callable)->m_ml->ml_name : "";
+    if (a->n == 1 && (callable == (PyObject *)&PyLong_Type || callable == (PyObject *)&PyFloat_Type))
+        *out = convert(callable, a->at[0]);
+    else if (a->n > 1 && !strcmp(name, "max")) *out = extreme("torch::sym_max", a);
+    else if (a->n > 1 && !strcmp(name, "min")) *out = extreme("torch::sym_min", a);
+    else if (a->n == 1 && !strcmp(name, "floor")) *out = PyObject_CallMethod(a->at[0], "__floor__", NULL);
+    else if (a->n == 1 && !strcmp(name, "ceil")) *out = PyObject_CallMethod(a->at[0], "__ceil__", NULL);
+    else if (a->n == 1 && !strcmp(name, "trunc")) *out = PyObject_CallMethod(a->at[0], "__trunc__", NULL);
+    else return 0;
+    c->on_tensors = true;
+    return *out ? 1 : -1;
+}
+
+/* Methods of dicts look for their first argument. */
+static bool looks_for(PyObject *callable, const arguments *a, Py_ssize_t k) {
+    if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) return k == 1 && PyDict_Check(a->at[0]);
+    return k == 0 && PyCFunction_CheckExact(callable) && PyCFunction_GET_SELF(callable) &&
+           PyDict_Check(PyCFunction_GET_SELF(callable));
+}
+
+/* What needs plain numbers gets them. 0: called so; 1: it does not, or there is none; -1. */
+static int call_settled(cr_capture *c, cr_call_frame *f, PyObject *callable, const arguments *a, bool all) {
+    Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0);
+    PyObject *settled = PyTuple_New(total);
+    bool changed = false;
+    for (Py_ssize_t k = 0; settled && k < total; k++) {
+        PyObject *value = all || looks_for(callable, a, k) ? cr_settled(c, a->at[k]) : Py_NewRef(a->at[k]);
+        changed |= value != a->at[k];
+        if (value) PyTuple_SET_ITEM(settled, k, value);
+        else Py_CLEAR(settled);
+    }
+    int r = !settled ? -1
+            : changed ? cr_call_builtin(c, f, callable, ((PyTupleObject *)settled)->ob_item, a->n, a->kwnames)
+                      : 1;
+    Py_XDECREF(settled);
+    return r;
 }
 
 /* ---- calling ---- */
@@ -519,10 +597,15 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
         int r = written(c, f, &a, &out);
         return r < 0 ? -1 : r ? (cr_push(f, out), 0) : 0;
     }
+    if (c->numbers) {
+        int r = call_on_open(c, callable, &a, &out);
+        if (r) return r < 0 ? -1 : cr_give(c, f, out);
+        if ((r = call_settled(c, f, callable, &a, on == CONSTANTS)) < 1) return r;
+    }
     bool of_container = !PyType_Check(callable) && PyCFunction_CheckExact(callable) &&
                         PyCFunction_GET_SELF(callable) && !PyModule_Check(PyCFunction_GET_SELF(callable));
     for (Py_ssize_t k = 0; k < total; k++) {
-        c->on_tensors |= cr_is_tensor_value(args[k]) ||
+        c->on_tensors |= cr_is_tensor_value(args[k]) || cr_is_open(args[k]) ||
                          (!of_container && PyList_Check(args[k]) && !cr_is_constant(args[k]));
         if (is_python(args[k]) && !of_container && !calls_back(callable))
             return refuse(c, callable, " with a Python function");

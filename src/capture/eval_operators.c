@@ -10,9 +10,13 @@
 #define UNUSED (void)c, (void)f, (void)i
 
 int cr_check_result(cr_capture *c, PyObject *value) {
-    cr_arg number;
-    if (!c->plain && cr_py_sym_read(value, &number)) return cr_break(c, "a number is read from the data of a tensor");
-    return 0;
+    cr_sym e = c->plain ? NULL : cr_open_expr(value);
+    cr_sym_type type = e ? cr_sym_type_of(e) : CR_TYPE_INT;
+    int64_t hint;
+    double real;
+    if (!e || (type == CR_TYPE_FLOAT ? cr_env_hint_float(c->fakes.env, e, &real) : cr_env_hint(c->fakes.env, e, &hint)))
+        return 0;
+    return cr_break(c, "a number is read from the data of a tensor");
 }
 
 /* Pushes a result. NULL: -1. */
@@ -21,11 +25,20 @@ static int give(cr_capture *c, cr_call_frame *f, PyObject *value) {
     return cr_push(f, value), 0;
 }
 
+/* What goes wrong with it is not the program's own mistake, or not as the program would say it. */
+static bool is_recorded(PyObject *value) { return cr_is_tensor_value(value) || cr_is_open(value); }
+
+/* A key of a dict or an item of a set is settled: what it equals depends on what it is. */
+static PyObject *key_of(cr_capture *c, PyObject *container, PyObject *key) {
+    return PyDict_Check(container) || PyAnySet_Check(container) || PyRange_Check(container) ? cr_settled(c, key)
+                                                                                           : Py_NewRef(key);
+}
+
 /* ---- operators ---- */
 
 static int unary(cr_capture *c, cr_call_frame *f, unaryfunc function, const char *name) {
     PyObject *value = cr_pop(f), *result = NULL;
-    c->on_tensors = cr_is_tensor_value(value);
+    c->on_tensors = is_recorded(value);
     if (!cr_unary_by_method(c, f, name, value, &result)) result = function(value);
     Py_DECREF(value);
     return give(c, f, result);
@@ -69,8 +82,9 @@ static PyObject *operate(cr_capture *c, int op, PyObject *a, PyObject *b) {
 HANDLER(BINARY_OP) {
     UNUSED;
     PyObject *b = cr_pop(f), *a = cr_pop(f), *result = NULL;
+    if ((PyUnicode_Check(a) || PyBytes_Check(a)) && cr_settle_in(c, &b)) return Py_DECREF(a), Py_DECREF(b), -1;
     int by_method = cr_operator_by_method(c, f, i->arg, a, b, &result);
-    if (!by_method) c->on_tensors = cr_is_tensor_value(a) || cr_is_tensor_value(b);
+    if (!by_method) c->on_tensors = is_recorded(a) || is_recorded(b);
     if ((size_t)i->arg >= CR_COUNT(operators)) cr_break(c, "an operator that is not known (%d)", i->arg);
     else if (!by_method && !c->plain && shows(a, b)) cr_break(c, "a text is made of something that is no constant");
     else if (!by_method) result = operate(c, i->arg, a, b);
@@ -85,7 +99,7 @@ HANDLER(COMPARE_OP) {
     int op = i->arg & ~CR_COMPARE_BOOL;
     if (!cr_compare_by_method(c, f, op, a, b, &result)) {
         PyObject *left = cr_operand(c, a), *right = cr_operand(c, b);
-        c->on_tensors = cr_is_tensor_value(a) || cr_is_tensor_value(b);
+        c->on_tensors = is_recorded(a) || is_recorded(b);
         result = left && right ? PyObject_RichCompare(left, right, op) : NULL;
         Py_XDECREF(left);
         Py_XDECREF(right);
@@ -107,7 +121,7 @@ int cr_guard_differ(cr_capture *c, PyObject *a, PyObject *b) {
 
 /* Numbers and texts: whether two equal ones are one object is CPython's affair. */
 static bool has_no_identity(PyObject *o) {
-    return cr_is_plain_constant(o) || (PyTuple_CheckExact(o) && PyTuple_GET_SIZE(o) == 0);
+    return cr_is_plain_constant(o) || cr_is_open(o) || (PyTuple_CheckExact(o) && PyTuple_GET_SIZE(o) == 0);
 }
 
 HANDLER(IS_OP) {
@@ -143,10 +157,16 @@ HANDLER(CONTAINS_OP) {
     if (!by_method) found = has_key(c, container, item);
     if (found == 2) {
         PyObject *operand = cr_operand(c, container);
-        c->on_tensors = operand && (cr_is_tensor_value(operand) || cr_is_tensor_value(item));
+        c->on_tensors = operand && (is_recorded(operand) || is_recorded(item));
         if (operand && cr_is_token(operand))
             found = cr_break(c, "'in' is asked of an object of class %s", Py_TYPE(cr_real(container))->tp_name);
-        else found = operand ? PySequence_Contains(operand, item) : -1;
+        else if (operand) {
+            PyObject *key = key_of(c, operand, item);
+            found = key ? PySequence_Contains(operand, key) : -1;
+            Py_XDECREF(key);
+        } else {
+            found = -1;
+        }
         Py_XDECREF(operand);
     }
     Py_DECREF(container);
@@ -179,7 +199,9 @@ HANDLER(BINARY_SUBSCR) {
     result = dict_item(c, container, key);
     if (!result && !PyErr_Occurred() && !c->reason) {
         PyObject *operand = cr_operand(c, container);
-        c->on_tensors = cr_is_tensor_value(container) || cr_is_tensor_value(key);
+        c->on_tensors = is_recorded(container) || is_recorded(key);
+        if (operand) Py_SETREF(key, key_of(c, operand, key));
+        if (!key) return Py_DECREF(operand), Py_DECREF(container), -1;
         int missing = operand && cr_is_token(container) ? call_missing(c, f, container, operand, key) : 1;
         if (missing < 1) return Py_XDECREF(operand), Py_DECREF(key), Py_DECREF(container), missing;
         result = operand ? PyObject_GetItem(operand, key) : NULL;
@@ -202,11 +224,12 @@ HANDLER(BINARY_SLICE) { return push_slice(f) ? -1 : cr_do_BINARY_SUBSCR(c, f, i)
 HANDLER(STORE_SUBSCR) {
     UNUSED;
     PyObject *key = cr_pop(f), *given = cr_pop(f), *value = cr_pop(f), *container = NULL;
-    c->on_tensors = cr_is_tensor_value(given) || cr_is_tensor_value(key);
+    c->on_tensors = is_recorded(given) || is_recorded(key);
     int failed = cr_set_item_by_method(c, f, given, key, value);
-    if (failed == 1) failed = (container = cr_operand(c, given)) ? PyObject_SetItem(container, key, value) : -1;
+    if (failed == 1 && (container = cr_operand(c, given))) Py_SETREF(key, key_of(c, container, key));
+    if (failed == 1) failed = container && key ? PyObject_SetItem(container, key, value) : -1;
     Py_XDECREF(container);
-    Py_DECREF(key);
+    Py_XDECREF(key);
     Py_DECREF(given);
     Py_DECREF(value);
     return failed;
@@ -218,9 +241,10 @@ HANDLER(DELETE_SUBSCR) {
     UNUSED;
     PyObject *key = cr_pop(f), *given = cr_pop(f), *container = NULL;
     int failed = cr_set_item_by_method(c, f, given, key, NULL);
-    if (failed == 1) failed = (container = cr_operand(c, given)) ? PyObject_DelItem(container, key) : -1;
+    if (failed == 1 && (container = cr_operand(c, given))) Py_SETREF(key, key_of(c, container, key));
+    if (failed == 1) failed = container && key ? PyObject_DelItem(container, key) : -1;
     Py_XDECREF(container);
-    Py_DECREF(key);
+    Py_XDECREF(key);
     Py_DECREF(given);
     return failed;
 }
@@ -228,9 +252,9 @@ HANDLER(DELETE_SUBSCR) {
 HANDLER(GET_LEN) {
     UNUSED;
     PyObject *operand = cr_operand(c, cr_peek(f, 1));
-    Py_ssize_t n = operand ? PyObject_Length(operand) : -1;
+    PyObject *n = operand ? cr_length(operand) : NULL;
     Py_XDECREF(operand);
-    return n < 0 ? -1 : give(c, f, PyLong_FromSsize_t(n));
+    return give(c, f, n);
 }
 
 /* ---- making containers ---- */
@@ -252,9 +276,20 @@ HANDLER(BUILD_LIST) {
 }
 
 /* The order of a set of tensors is that of their addresses. */
-static int set_add(cr_capture *c, PyObject *set, PyObject *item) {
-    if (!c->plain && !cr_is_constant(item)) return cr_break(c, "something that is no constant is put into a set");
-    return PySet_Add(set, item);
+static int set_add(cr_capture *c, PyObject *set, PyObject *given) {
+    PyObject *item = cr_settled(c, given);
+    int failed = !item                              ? -1
+                 : !c->plain && !cr_is_constant(item) ? cr_break(c, "something that is no constant is put into a set")
+                                                    : PySet_Add(set, item);
+    Py_XDECREF(item);
+    return failed;
+}
+
+static int put(cr_capture *c, PyObject *dict, PyObject *given, PyObject *value) {
+    PyObject *key = cr_settled(c, given);
+    int failed = key ? PyDict_SetItem(dict, key, value) : -1;
+    Py_XDECREF(key);
+    return failed;
 }
 
 HANDLER(BUILD_SET) {
@@ -269,7 +304,7 @@ HANDLER(BUILD_MAP) {
     UNUSED;
     PyObject *dict = PyDict_New();
     for (int k = 2 * i->arg; dict && k > 0; k -= 2)
-        if (PyDict_SetItem(dict, cr_peek(f, k), cr_peek(f, k - 1))) Py_CLEAR(dict);
+        if (put(c, dict, cr_peek(f, k), cr_peek(f, k - 1))) Py_CLEAR(dict);
     for (int k = 0; k < 2 * i->arg; k++) Py_DECREF(cr_pop(f));
     return dict ? cr_push(f, dict), 0 : -1;
 }
@@ -309,6 +344,7 @@ enum { FORMATS = 1, HAS_SPEC = 4 };
 static int format_value(cr_capture *c, cr_call_frame *f, int conversion, int how) {
     PyObject *spec = how & HAS_SPEC ? cr_pop(f) : NULL, *value = cr_pop(f), *text = NULL;
     PyObject *function = NULL, *converted;
+    if (cr_settle_in(c, &value)) return Py_XDECREF(spec), Py_DECREF(value), -1;
     bool has_format = cr_is_token(value) && cr_class_special(c, value, "__format__", &function);
     Py_XDECREF(function);
     if (cr_is_token(value) && (has_format || conversion == 3)) cr_break(c, "an object is formatted in its own way");
@@ -361,7 +397,7 @@ HANDLER(SET_ADD) {
 HANDLER(MAP_ADD) {
     if (refuse_begun(c, cr_peek(f, i->arg + 2))) return -1;
     PyObject *value = cr_pop(f), *key = cr_pop(f);
-    int failed = PyDict_SetItem(cr_peek(f, i->arg), key, value);
+    int failed = put(c, cr_peek(f, i->arg), key, value);
     Py_DECREF(key);
     Py_DECREF(value);
     return failed;
@@ -384,7 +420,8 @@ HANDLER(LIST_EXTEND) {
 HANDLER(SET_UPDATE) {
     if (refuse_begun(c, cr_peek(f, i->arg + 1))) return -1;
     PyObject *items = cr_pop(f);
-    int failed = !c->plain && !cr_is_constant(items) ? cr_break(c, "something that is no constant is put into a set")
+    int failed = cr_settle_in(c, &items)             ? -1
+                 : !c->plain && !cr_is_constant(items) ? cr_break(c, "something that is no constant is put into a set")
                                                      : add_all(cr_peek(f, i->arg), "update", items);
     Py_DECREF(items);
     return failed;

@@ -5,7 +5,9 @@
 
 #define HANDLER(name) int cr_do_##name(cr_capture *c, cr_call_frame *f, const cr_instruction *i)
 
-static PyTypeObject *class_of(PyObject *value) { return Py_TYPE(cr_is_token(value) ? cr_real(value) : value); }
+static PyTypeObject *class_of(PyObject *value) {
+    return cr_is_token(value) ? Py_TYPE(cr_real(value)) : cr_class_of_open(value);
+}
 
 static int has_flag(cr_call_frame *f, unsigned long flag) {
     PyObject *subject = cr_peek(f, 1);

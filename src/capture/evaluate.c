@@ -167,6 +167,7 @@ static int give_iterator(cr_capture *c, cr_call_frame *f) {
 
 HANDLER(RETURN_VALUE) {
     UNUSED;
+    if (f->gives == CR_GIVES_LENGTH && cr_settle_in(c, &f->stack[f->top - 1])) return -1;
     if (f->gives == CR_GIVES_LENGTH && !is_length(cr_peek(f, 1))) return cr_break(c, "__len__() gives no small number");
     if ((f->gives == CR_GIVES_ITERATOR || f->gives == CR_GIVES_ITSELF) && give_iterator(c, f)) return -1;
     if (f->gives == CR_GIVES_NONE && cr_peek(f, 1) != Py_None) return cr_break(c, "__init__() returns something");
@@ -496,6 +497,7 @@ static int truth_by_method(cr_capture *c, PyObject *value) {
         int r = cr_call_special_now(c, c->frame, value, names[i], NULL, 0, &answer);
         if (r < 0) return -1;
         if (r == 1) continue;
+        if (cr_settle_in(c, &answer)) return Py_DECREF(answer), -1;
         bool fits = i ? is_length(answer) : PyBool_Check(answer);
         int truth = answer == Py_True || (i && Py_SIZE(answer));
         Py_DECREF(answer);

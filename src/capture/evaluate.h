@@ -15,6 +15,7 @@
 
 #include "capture/decode.h"
 #include "capture/guard.h"
+#include "capture/numbers.h"
 #include "trace/trace.h"
 
 /* ---- values (values.c) ---- */
@@ -54,7 +55,7 @@ typedef struct cr_store {
 } cr_store;
 /* Globals that were read, so that one dict is known as one. */
 typedef struct cr_globals { int32_t source; PyObject *real; } cr_globals;
-typedef struct cr_input { int32_t source; PyObject *fake; } cr_input; /* fake: borrowed from `known` */
+typedef struct cr_input { int32_t source; PyObject *fake; } cr_input; /* fake: borrowed from `known`; NULL: a number */
 
 typedef struct cr_arguments { PyObject *const *at; Py_ssize_t n; PyObject *kwnames; } cr_arguments;
 
@@ -108,6 +109,11 @@ typedef struct cr_capture {
     bool disposing;
     cr_trace *trace;
     cr_fakes fakes;
+    int32_t at;             /* the place that is captured */
+    unsigned dynamic;       /* what is left open: CR_DYNAMIC_* */
+    bool settles;           /* ... nothing but what is marked: it could not be captured so */
+    cr_history *history;    /* of the place's code; borrowed; NULL: everything is as it is */
+    cr_numbers *numbers;    /* what is left open; owned; NULL: nothing */
     cr_call_frame *frame;   /* the innermost */
     PyObject *result;       /* what the outermost returned; owned */
     int32_t returned;       /* ... at this instruction */
@@ -152,6 +158,24 @@ PyTypeObject *cr_class_of(const cr_capture *c, PyObject *value); /* what a progr
 /* Is there nothing but constants in it, however deep? */
 bool cr_is_constant(PyObject *value);
 bool cr_is_held_constant(PyObject *real); /* from outside: compared by identity and held */
+
+/* ---- open sizes and numbers (open.c, history.c) ---- */
+/* What was seen of this source before, and that it is so now. rank: of a tensor, whose `numbers` are sizes, then
+ * strides; else 0, and one number. NULL: exception. */
+cr_seen *cr_note_seen(cr_capture *c, int32_t source, int kind, int rank, const int64_t *numbers);
+/* A fake of a tensor from outside, some of its sizes symbols. `open`: what its guard does not check by itself. */
+int cr_open_tensor(cr_capture *c, PyObject *real, int32_t source, const cr_frontend *fe, const cr_tensor *t,
+                   cr_tensor **fake, cr_open_sizes *open);
+/* 1: an int or float that is left open, *out its SymInt or SymFloat; 0: it is a constant; -1. */
+int cr_wrap_number(cr_capture *c, PyObject *real, int32_t source, PyObject **out);
+bool cr_is_open(PyObject *value);                  /* a SymInt, SymFloat or SymBool? */
+PyTypeObject *cr_class_of_open(PyObject *value);   /* int, float, bool; of any other value its own */
+cr_sym cr_open_expr(PyObject *value);              /* NULL: it is none */
+/* An open number as what it is now, which is guarded from here on; tuples and lists with such in them copied so;
+ * anything else itself. New reference. */
+PyObject *cr_settled(cr_capture *c, PyObject *value);
+int cr_settle_in(cr_capture *c, PyObject **value); /* the same in its place; -1: exception, and it is as it was */
+PyObject *cr_length(PyObject *value);              /* len() of it, for a tensor perhaps open. New reference */
 
 /* ---- evaluation (evaluate.c, eval_*.c) ---- */
 typedef int (*cr_handler)(cr_capture *c, cr_call_frame *f, const cr_instruction *i);

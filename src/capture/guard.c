@@ -5,6 +5,8 @@
 #include "capture/callable.h"
 #include "capture/guard.h"
 
+#include "sym/shape.h"
+
 #include <string.h>
 
 void cr_guards_init(cr_guards *g) {
@@ -18,12 +20,15 @@ void cr_guards_dispose(cr_guards *g) {
         Py_XDECREF(row->key);
         if (row->check == CR_HOLDS_TENSOR) PyMem_Free(row->u.stamp);
         else if (row->check == CR_HOLDS_SHARING) cr_sharing_free(row->u.sharers);
+        else if (row->check == CR_HOLDS_NUMBERS) cr_numbers_free(row->u.numbers);
         else if (row->check == CR_HOLDS_IS || row->check == CR_HOLDS_CONSTANT || row->check == CR_HOLDS_CODE ||
                  row->check == CR_HOLDS_KEYS)
             Py_XDECREF(row->u.object);
     }
     cr_vec_dispose(&g->rows);
     cr_map_dispose(&g->known);
+    cr_vec_dispose(&g->paths);
+    Py_CLEAR(g->names);
 }
 
 /* ---- constants ---- */
@@ -158,6 +163,9 @@ int32_t cr_source(cr_guards *g, cr_read read, int32_t parent, PyObject *key, int
     cr_guard row = { .read = (uint8_t)read, .slot = (uint16_t)g->slots, .parent = (uint16_t)parent, .index = index,
                      .key = key };
     if (cr_map_put(&g->known, &id, sizeof id, g->slots)) return Py_XDECREF(key), no_memory();
+    uint64_t step[3] = { (uint64_t)read << 32 | (uint32_t)index, key ? (uint64_t)PyObject_Hash(key) : 0,
+                         g->paths.n ? g->paths.at[parent] : 0 };
+    if (cr_vec_push(&g->paths, cr_hash(step, sizeof step, 0))) return Py_XDECREF(key), no_memory();
     if (cr_vec_push(&g->rows, row)) return Py_XDECREF(key), no_memory();
     return (int32_t)g->slots++;
 }
@@ -222,8 +230,22 @@ int cr_guard_no(cr_guards *g, int32_t slot, cr_holds check, PyObject *key) {
     return add(g, (cr_guard){ .check = (uint8_t)check, .slot = (uint16_t)slot, .key = key });
 }
 
-int cr_guard_tensor(cr_guards *g, int32_t slot, const cr_frontend *frontend, PyObject *tensor) {
-    cr_stamp *stamp = frontend->stamp(tensor);
+int cr_guard_numbers(cr_guards *g, cr_numbers *numbers) {
+    cr_guard row = { .check = CR_HOLDS_NUMBERS, .slot = 0, .u.numbers = numbers };
+    if (!cr_vec_push(&g->rows, row)) return 0;
+    cr_numbers_free(numbers);
+    return no_memory();
+}
+
+cr_numbers *cr_guards_numbers(const cr_guards *g) {
+    for (size_t i = g->rows.n; i-- > 0;)
+        if (g->rows.at[i].check == CR_HOLDS_NUMBERS) return g->rows.at[i].u.numbers;
+    return NULL;
+}
+
+int cr_guard_tensor(cr_guards *g, int32_t slot, const cr_frontend *frontend, PyObject *tensor,
+                    const cr_open_sizes *open) {
+    cr_stamp *stamp = frontend->stamp(tensor, open);
     if (!stamp) return -1;
     return add(g, (cr_guard){ .check = CR_HOLDS_TENSOR, .slot = (uint16_t)slot, .u.stamp = stamp,
                               .frontend = frontend });
@@ -338,6 +360,7 @@ static inline bool holds(const cr_guard *row, PyObject *o, PyObject *const *slot
     case CR_HOLDS_REGISTRATIONS: return registrations() == row->version;
     case CR_HOLDS_SAME: return o == slots[row->number];
     case CR_HOLDS_DIFFERENT: return o != slots[row->number];
+    case CR_HOLDS_NUMBERS: return cr_numbers_hold(row->u.numbers, slots);
     case CR_HOLDS_SHARING: return cr_sharing_holds(row->u.sharers, slots);
     }
     return false;
@@ -366,7 +389,9 @@ int32_t cr_guards_check(cr_guards *g, PyObject *const *args, PyObject *function,
 static PyObject *source_text(const cr_guards *g, int32_t slot) {
     const cr_guard *row = g->rows.at;
     while (row->slot != slot || row->read == CR_READ_NONE) row++;
-    if (row->read == CR_READ_ARGUMENT) return PyUnicode_FromFormat("argument %d", row->index);
+    if (row->read == CR_READ_ARGUMENT)
+        return g->names && row->index < PyTuple_GET_SIZE(g->names) ? Py_NewRef(PyTuple_GET_ITEM(g->names, row->index))
+                                                                   : PyUnicode_FromFormat("argument %d", row->index);
     if (row->read == CR_READ_FUNCTION) return PyUnicode_FromString("the function");
     if (row->read == CR_READ_MODULE) return PyUnicode_FromFormat("module %U", row->key);
     PyObject *parent = source_text(g, row->parent), *text = NULL;
@@ -399,8 +424,90 @@ static PyObject *source_text(const cr_guards *g, int32_t slot) {
     return text;
 }
 
+PyObject *cr_place_text(const cr_guards *g, int32_t slot, int dim, bool stride) {
+    PyObject *source = source_text(g, slot), *text;
+    if (!source || dim == CR_ITSELF) return source;
+    text = PyUnicode_FromFormat("%U.%s(%d)", source, stride ? "stride" : "size", dim);
+    Py_DECREF(source);
+    return text;
+}
+
+typedef struct naming { const cr_guards *g; const cr_numbers *n; cr_env *env; } naming;
+
+/* A symbol of the same range that has the place's text for its name. */
+static cr_sym rename_symbol(void *user, cr_sym symbol) {
+    const naming *by = user;
+    for (size_t i = 0; i < by->n->symbols.n; i++) {
+        const cr_open_symbol *s = &by->n->symbols.at[i];
+        if (s->symbol != symbol) continue;
+        PyObject *text = cr_place_text(by->g, s->slot, s->dim, false);
+        const char *name = text ? PyUnicode_AsUTF8(text) : NULL;
+        cr_sym named = name ? cr_sym_symbol(by->env, name, cr_sym_type_of(symbol), INT64_MIN, INT64_MAX) : NULL;
+        PyErr_Clear();
+        Py_XDECREF(text);
+        return named;
+    }
+    return NULL;
+}
+
+PyObject *cr_expr_text(const cr_guards *g, cr_sym e) {
+    naming by = { g, cr_guards_numbers(g), NULL };
+    cr_str text;
+    PyObject *made = NULL;
+    if (cr_env_create(&by.env)) return PyErr_NoMemory();
+    cr_str_init(&text);
+    cr_sym named = cr_sym_substitute(by.env, e, rename_symbol, &by);
+    if (named) cr_shape_text(by.env, named, &text);
+    if (named && !cr_str_status(&text)) made = PyUnicode_FromString(cr_str_get(&text));
+    else PyErr_NoMemory();
+    cr_str_dispose(&text);
+    cr_env_release(by.env);
+    return made;
+}
+
+/* Number `at` of what is checked of open numbers. */
+static PyObject *number_text(const cr_guards *g, const cr_numbers *n, size_t at) {
+    PyObject *place = NULL, *is = NULL, *text = NULL;
+    if (at < n->symbols.n) {
+        const cr_open_symbol *s = &n->symbols.at[at];
+        if (!(place = cr_place_text(g, s->slot, s->dim, false))) return NULL;
+        if (cr_sym_type_of(s->symbol) == CR_TYPE_FLOAT) text = PyUnicode_FromFormat("%U is finite", place);
+        else if (s->range.lo == s->range.hi) text = PyUnicode_FromFormat("%U == %lld", place, (long long)s->range.lo);
+        else if (s->range.hi == INT64_MAX) text = PyUnicode_FromFormat("%U >= %lld", place, (long long)s->range.lo);
+        else
+            text = PyUnicode_FromFormat("%lld <= %U <= %lld", (long long)s->range.lo, place, (long long)s->range.hi);
+    } else if ((at -= n->symbols.n) < n->extents.n) {
+        const cr_extent *x = &n->extents.at[at];
+        place = cr_place_text(g, x->slot, x->dim, x->stride);
+        is = place ? cr_expr_text(g, x->expr) : NULL;
+        text = is ? PyUnicode_FromFormat("%U == %U", place, is) : NULL;
+    } else {
+        return cr_expr_text(g, n->conditions.at[at - n->extents.n]);
+    }
+    Py_XDECREF(place);
+    Py_XDECREF(is);
+    return text;
+}
+
+/* What did not hold last; all of them where nothing failed. */
+static PyObject *numbers_text(const cr_guards *g, const cr_numbers *n) {
+    size_t count = n->symbols.n + n->extents.n + n->conditions.n;
+    if (n->failed < count) return number_text(g, n, n->failed);
+    PyObject *all = PyList_New(0), *comma = all ? PyUnicode_FromString(", ") : NULL, *text = NULL;
+    for (size_t i = 0; comma && i < count; i++) {
+        PyObject *one = number_text(g, n, i);
+        if (!one || PyList_Append(all, one)) Py_CLEAR(comma);
+        Py_XDECREF(one);
+    }
+    if (comma) text = PyUnicode_Join(comma, all);
+    Py_XDECREF(comma);
+    Py_XDECREF(all);
+    return text;
+}
+
 PyObject *cr_guard_text(const cr_guards *g, size_t at) {
     const cr_guard *row = &g->rows.at[at];
+    if (row->check == CR_HOLDS_NUMBERS) return numbers_text(g, row->u.numbers);
     PyObject *source = source_text(g, row->slot), *other = NULL, *text = NULL;
     if (!source) return NULL;
     switch ((cr_holds)row->check) {
@@ -430,6 +537,8 @@ PyObject *cr_guard_text(const cr_guards *g, size_t at) {
         break;
     case CR_HOLDS_SHARING:
         text = PyUnicode_FromString("the same tensors share memory, where they did");
+        break;
+    case CR_HOLDS_NUMBERS: break; /* above */
     }
     Py_DECREF(source);
     return text;

@@ -15,6 +15,7 @@
 #include <Python.h>
 
 #include "base/base.h"
+#include "capture/numbers.h"
 #include "python/frontend.h"
 
 /* How a slot is read from its parent. */
@@ -59,6 +60,7 @@ typedef enum cr_holds {
     CR_HOLDS_ABSENT,   /* the read gives nothing (no defaults, an empty cell) */
     CR_HOLDS_REGISTRATIONS, /* no class was registered with an abstract one since */
     CR_HOLDS_SAME, CR_HOLDS_DIFFERENT, /* as the object in slot `number` */
+    CR_HOLDS_NUMBERS,  /* of open sizes and numbers in several slots: what was asked about them */
     CR_HOLDS_SHARING   /* of tensors in several slots: which of them share memory */
 } cr_holds;
 
@@ -73,6 +75,7 @@ typedef struct cr_guard {
         PyTypeObject *type; /* TYPE, LENGTH: compared only */
         cr_stamp *stamp;  /* owned */
         struct cr_sharers *sharers; /* owned */
+        cr_numbers *numbers; /* owned */
     } u;
     const cr_frontend *frontend; /* TENSOR */
     unsigned version;   /* TYPE, CLASS, REGISTRATIONS; 0: a class that never changes */
@@ -85,6 +88,8 @@ typedef struct cr_guards {
     CR_VEC(cr_guard) rows;
     uint32_t slots;
     cr_map known; /* capture: source -> slot */
+    CR_VEC(uint64_t) paths; /* capture: how a slot is reached, the same in every capture of a place */
+    PyObject *names; /* of the arguments, a tuple; owned; NULL: they have none */
 } cr_guards;
 void cr_guards_init(cr_guards *g);
 void cr_guards_dispose(cr_guards *g);
@@ -99,7 +104,13 @@ int cr_guard_type(cr_guards *g, int32_t slot, PyTypeObject *type);
 int cr_guard_class(cr_guards *g, int32_t slot, PyTypeObject *type);
 int cr_guard_number(cr_guards *g, int32_t slot, cr_holds check, PyTypeObject *type, int32_t number);
 int cr_guard_no(cr_guards *g, int32_t slot, cr_holds check, PyObject *key);
-int cr_guard_tensor(cr_guards *g, int32_t slot, const cr_frontend *frontend, PyObject *tensor);
+int cr_guard_tensor(cr_guards *g, int32_t slot, const cr_frontend *frontend, PyObject *tensor,
+                    const cr_open_sizes *open);
+int cr_guard_numbers(cr_guards *g, cr_numbers *numbers); /* takes them over */
+cr_numbers *cr_guards_numbers(const cr_guards *g);       /* borrowed; NULL: none */
+/* "x.size(0)": a slot, or a dimension of what is in it. New reference. */
+PyObject *cr_place_text(const cr_guards *g, int32_t slot, int dim, bool stride);
+PyObject *cr_expr_text(const cr_guards *g, cr_sym e); /* of its open numbers, by these names. New reference */
 int cr_guard_registrations(cr_guards *g);
 /* Of tensors in these slots, each guarded as one already: which of them lie in one memory, where, and of what they are
  * views. What those that share none are views of does not count. 1: it cannot be told. (sharing.c) */

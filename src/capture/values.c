@@ -163,6 +163,8 @@ void cr_capture_dispose(cr_capture *c) {
     cr_map_dispose(&c->by_real);
     cr_map_dispose(&c->by_value);
     cr_guards_dispose(&c->guards);
+    cr_numbers_free(c->numbers);
+    c->numbers = NULL;
     Py_CLEAR(c->result);
     Py_CLEAR(c->handled);
     Py_CLEAR(c->raised);
@@ -231,6 +233,7 @@ int cr_use_frontend(cr_capture *c, const cr_frontend *fe) {
 PyTypeObject *cr_class_of(const cr_capture *c, PyObject *value) {
     size_t at;
     if (cr_is_token(value)) return Py_TYPE(cr_real(value));
+    if (cr_is_open(value)) return cr_class_of_open(value);
     if (!c->frontend || !c->frontend->borrow || !cr_is_tensor_value(value)) return Py_TYPE(value);
     return cr_find_known(c, value, &at) ? Py_TYPE(c->known.at[at].real) : c->frontend->class_of_results();
 }
@@ -367,27 +370,23 @@ static PyObject *wrap_tensor(cr_capture *c, PyObject *real, int32_t source) {
     cr_py_frame_init(&frame);
     cr_tensor *fake = NULL;
     PyObject *value = NULL;
+    cr_open_sizes open;
     char name[32];
     const cr_tensor *t = cr_use_frontend(c, fe) ? NULL
                          : fe->borrow           ? fe->borrow(&frame, real)
                                                 : cr_frontend_tensor(&frame, real);
-    if (!t || cr_guard_tensor(&c->guards, source, fe, real)) goto out;
-    if (cr_tensor_is_fake(t)) {
-        cr_break(c, "a tensor without data is used");
-        goto out;
-    }
-    cr_status status = cr_fake_from(&c->fakes, t, 0, NULL, &fake);
-    if (!status) {
-        fake->meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD; /* capture never asks a fake for it */
-        PyOS_snprintf(name, sizeof name, "arg%zu", c->inputs.n);
-        status = cr_trace_input(c->trace, name, fake);
-    }
+    if (t && cr_tensor_is_fake(t)) cr_break(c, "a tensor without data is used");
+    if (!t || c->reason || cr_open_tensor(c, real, source, fe, t, &fake, &open)) goto out;
+    if (cr_guard_tensor(&c->guards, source, fe, real, &open)) goto out;
+    fake->meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD; /* capture never asks a fake for it */
+    PyOS_snprintf(name, sizeof name, "arg%zu", c->inputs.n);
+    cr_status status = cr_trace_input(c->trace, name, fake);
     if (!status) value = fe->stand_in(real, fake), fake = NULL;
-    if (fake) cr_tensor_release(fake);
     if (status) cr_py_raise(status);
     if (value && cr_vec_push(&c->inputs, (cr_input){ source, value })) Py_CLEAR(value);
     value = know(c, real, value, source, NULL);
 out:
+    if (fake) cr_tensor_release(fake);
     cr_py_frame_dispose(&frame);
     return value;
 }
@@ -528,6 +527,8 @@ PyObject *cr_wrap(cr_capture *c, PyObject *real, int32_t source) {
     if (source == CR_NO_SLOT && !cr_is_plain_constant(real) && !cr_is_held_constant(real))
         return cr_break(c, "an object of class %s that a class in C has is read", Py_TYPE(real)->tp_name), NULL;
     if (source == CR_NO_SLOT) return Py_NewRef(real);
+    PyObject *number = NULL;
+    if (cr_wrap_number(c, real, source, &number)) return number;
     if (cr_is_plain_constant(real) || cr_is_held_constant(real)) return wrap_constant(c, real, source);
     if (find(&c->by_real, real, &at)) {
         const cr_known *known = &c->known.at[at];

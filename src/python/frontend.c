@@ -56,6 +56,27 @@ cr_tensor *cr_frontend_need(cr_py_frame *f, PyObject *o, const char *format) {
     return t;
 }
 
+PyObject *cr_find_mark(PyObject *tensor, const char *name) {
+    PyObject **dict = _PyObject_GetDictPtr(tensor);
+    PyObject *mark = dict && *dict ? PyDict_GetItemString(*dict, name) : NULL;
+    PyErr_Clear();
+    return mark;
+}
+
+uint32_t cr_marked_sizes(PyObject *tensor, const char *name) {
+    PyObject *mark = cr_find_mark(tensor, name), *dim;
+    PyObject *iterator = mark && PyAnySet_CheckExact(mark) ? PyObject_GetIter(mark) : NULL;
+    uint32_t bits = 0;
+    while (iterator && (dim = PyIter_Next(iterator))) {
+        long number = PyLong_CheckExact(dim) ? PyLong_AsLong(dim) : -1;
+        if (number >= 0 && number < 32) bits |= 1u << number;
+        Py_DECREF(dim);
+    }
+    Py_XDECREF(iterator);
+    PyErr_Clear();
+    return bits;
+}
+
 cr_env *cr_frontend_env(PyObject *tuple) {
     cr_env *env = NULL;
     cr_py_frame f;

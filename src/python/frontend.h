@@ -43,6 +43,7 @@ typedef enum cr_row_kind {
 
 /* What a guard remembers of a tensor: made by `stamp`, freed with PyMem_Free. */
 typedef struct cr_stamp cr_stamp;
+typedef struct cr_open_sizes { uint32_t sizes, strides; } cr_open_sizes; /* a bit for each dimension */
 
 typedef struct cr_frontend {
     const char *name; /* for messages: "cresset" */
@@ -67,9 +68,13 @@ typedef struct cr_frontend {
     PyObject *(*stand_in)(PyObject *tensor, cr_tensor *fake);
     /* Everything about a tensor that a program can ask without its elements, and that changes what ops on it do: class,
      * dtype, device, sizes, strides, whether gradients are wanted. NULL: exception. `check`: is it still so, of this
-     * object? Any object may be asked about; runs no Python code, never fails. */
-    cr_stamp *(*stamp)(PyObject *tensor);
+     * object? Any object may be asked about; runs no Python code, never fails. Sizes and strides whose bits are set in
+     * `open` may be any; `size` and `stride` give them, of a tensor that passed the check. NULL: none can be left open.
+     */
+    cr_stamp *(*stamp)(PyObject *tensor, const cr_open_sizes *open);
     bool (*check)(const cr_stamp *stamp, PyObject *o);
+    int64_t (*size)(PyObject *tensor, int dim);
+    int64_t (*stride)(PyObject *tensor, int dim);
     /* What of a tensor is written in its class and may be read while a program is captured: attributes that `stamp`
      * covers, methods that are ops or answer from what it covers. */
     bool (*is_captured)(PyObject *name);
@@ -124,6 +129,10 @@ const cr_frontend *cr_frontend_at(size_t i);
 cr_tensor *cr_frontend_tensor(struct cr_py_frame *f, PyObject *o);
 /* The same where it must be one: TypeError, `format` having a %s for the type that it is instead. */
 cr_tensor *cr_frontend_need(struct cr_py_frame *f, PyObject *o, const char *format);
+/* What a mark of cresset._dynamo (mark_dynamic, ...) left on a tensor, borrowed; NULL: nothing. And its dimensions, as
+ * bits. Neither fails. */
+PyObject *cr_find_mark(PyObject *tensor, const char *name);
+uint32_t cr_marked_sizes(PyObject *tensor, const char *name);
 /* Is it a tensor of some front end? Never fails. */
 bool cr_frontend_is_tensor(PyObject *o);
 /* The symbols of the first symbolic tensor among the items of a tuple; NULL: there is none. */

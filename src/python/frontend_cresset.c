@@ -82,13 +82,17 @@ struct cr_stamp {
     unsigned version;
     uint8_t dtype, rank, flags;
     bool requires_grad;
+    uint32_t marks;     /* sizes that are marked to vary: others, where they are, want a capture of their own */
     cr_device device;
-    cr_dim sizes[];     /* rank sizes, rank strides */
+    cr_dim sizes[];     /* rank sizes, rank strides; ANY: left open */
 };
+
+#define DYNAMIC_MARK "_dynamo_dynamic_indices"
+#define ANY CR_DIM_OVERFLOW /* no size and no stride */
 
 enum { STAMPED_FLAGS = CR_META_CONJ | CR_META_NEG | CR_META_WRAPPED };
 
-static cr_stamp *stamp(PyObject *o) {
+static cr_stamp *stamp(PyObject *o, const cr_open_sizes *open) {
     const cr_tensor *t = cr_py_tensor_of(o);
     PyTypeObject *type = Py_TYPE(o);
     int rank = t->meta.rank;
@@ -100,9 +104,14 @@ static cr_stamp *stamp(PyObject *o) {
                      .rank = t->meta.rank,
                      .flags = t->meta.flags & STAMPED_FLAGS,
                      .requires_grad = cr_tensor_requires_grad(t),
+                     .marks = ((cr_py_tensor *)o)->dict ? cr_marked_sizes(o, DYNAMIC_MARK) : 0,
                      .device = t->meta.device };
     memcpy(s->sizes, t->meta.size, (size_t)rank * sizeof *s->sizes);
     memcpy(s->sizes + rank, t->meta.stride, (size_t)rank * sizeof *s->sizes);
+    for (int d = 0; d < rank; d++) {
+        if (open->sizes >> d & 1) s->sizes[d] = ANY;
+        if (open->strides >> d & 1) s->sizes[rank + d] = ANY;
+    }
     return s;
 }
 
@@ -112,12 +121,18 @@ static bool check(const cr_stamp *s, PyObject *o) {
     const cr_meta *m = &t->meta;
     if (m->dtype != s->dtype || m->rank != s->rank || (m->flags & STAMPED_FLAGS) != s->flags ||
         m->device.type != s->device.type || m->device.index != s->device.index || cr_tensor_is_fake(t) ||
-        cr_tensor_requires_grad(t) != s->requires_grad)
+        cr_tensor_requires_grad(t) != s->requires_grad ||
+        (((cr_py_tensor *)o)->dict && (cr_marked_sizes(o, DYNAMIC_MARK) & ~s->marks)))
         return false;
     for (int d = 0; d < m->rank; d++)
-        if (m->size[d] != s->sizes[d] || m->stride[d] != s->sizes[m->rank + d]) return false;
+        if ((m->size[d] != s->sizes[d] && s->sizes[d] != ANY) ||
+            (m->stride[d] != s->sizes[m->rank + d] && s->sizes[m->rank + d] != ANY))
+            return false;
     return true;
 }
+
+static int64_t size_of(PyObject *o, int dim) { return cr_py_tensor_of(o)->meta.size[dim]; }
+static int64_t stride_of(PyObject *o, int dim) { return cr_py_tensor_of(o)->meta.stride[dim]; }
 
 /* Ops are, whatever their name; of what is written by hand, what says the same of a fake as of the tensor. */
 static bool is_captured(PyObject *name) {
@@ -187,6 +202,8 @@ cr_frontend cr_frontend_cresset = { /* once: tensor_type.c makes the type */
     .stand_in = stand_in,
     .stamp = stamp,
     .check = check,
+    .size = size_of,
+    .stride = stride_of,
     .is_captured = is_captured,
     .ambient = ambient,
     .set_ambient = set_ambient,

@@ -94,9 +94,10 @@ static bool wants_grad(PyObject *o) {
 
 static int ask(Py_ssize_t i);
 
-static cr_stamp *stamp(PyObject *o) {
+static cr_stamp *stamp(PyObject *o, const cr_open_sizes *open) {
     cresset_value v;
     PyObject *kept = NULL;
+    (void)open; /* without `size` none is */
     if (!cr_torch_is_plain(o))
         return (cr_stamp *)PyErr_Format(PyExc_TypeError, "a tensor is not plain memory of the CPU");
     if (cr_torch_read(o, &v, &kept)) return NULL;

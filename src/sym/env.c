@@ -215,12 +215,23 @@ cr_status cr_env_set_hint(cr_env *env, cr_sym symbol, int64_t value) {
     return CR_OK;
 }
 
+cr_status cr_env_set_hint_float(cr_env *env, cr_sym symbol, double value) {
+    if (!symbol) return CR_FAIL(CR_ENOMEM, "hint");
+    if (symbol->kind != CR_SYM_SYMBOL || symbol->type != CR_TYPE_FLOAT)
+        return CR_FAIL(CR_EVALUE, "only float symbols take such a hint");
+    (void)env;
+    symbol->u.symbol->real_hint = value;
+    symbol->u.symbol->has_hint = true;
+    return CR_OK;
+}
+
 bool cr_sym_is_backed(cr_sym symbol) { return symbol->kind == CR_SYM_SYMBOL && symbol->u.symbol->has_hint; }
 
 static bool hint_lookup(void *user, cr_sym symbol, cr_sym_value *out) {
     (void)user;
     if (!symbol->u.symbol->has_hint) return false;
-    *out = (cr_sym_value){.type = (cr_sym_type)symbol->type, .i = symbol->u.symbol->hint};
+    *out = (cr_sym_value){.type = (cr_sym_type)symbol->type, .i = symbol->u.symbol->hint,
+                          .f = symbol->u.symbol->real_hint};
     return true;
 }
 

@@ -18,6 +18,7 @@ typedef struct cr__symbol {
     int64_t declared_lo, declared_hi; /* what the text forms state; facts narrow `now` */
     cr_range now;
     int64_t hint;
+    double real_hint; /* of a float */
     bool has_hint, unbacked;
     bool counted;      /* unbacked: the size of a result of an op */
     bool size_like;    /* unbacked: 0 and 1 do not count in size-oblivious questions */

@@ -104,6 +104,7 @@ void cr_env_declare(cr_env *env, cr_sym symbol, int64_t lo, int64_t hi);
 CR_NODISCARD cr_status cr_env_equate(cr_env *env, cr_sym a, cr_sym b);
 /* A hint is an example value of a symbol (a backed one); it scores, it never decides facts. */
 CR_NODISCARD cr_status cr_env_set_hint(cr_env *env, cr_sym symbol, int64_t value);
+CR_NODISCARD cr_status cr_env_set_hint_float(cr_env *env, cr_sym symbol, double value);
 bool cr_sym_is_backed(cr_sym symbol); /* has it a hint of its own? (an unbacked one may equal a backed one) */
 bool cr_env_hint(cr_env *env, cr_sym e, int64_t *value); /* e evaluated at the hints; false: some symbol is unbacked */
 bool cr_env_hint_float(cr_env *env, cr_sym e, double *value); /* the same of a float */

@@ -352,14 +352,13 @@ def test_one_object_twice():
 
 
 def test_global_counter():
-    """5: a global that every call writes: right, first captured, then plain."""
+    """5: a global that every call writes: the second capture leaves it open."""
     namespace = {"N": 0}
     exec("def f(a):\n    global N\n    N += 1\n    return a + N", namespace)
     compiled = compile(namespace["f"])
     a = cresset.zeros(1)
-    with pytest.warns(RuntimeWarning, match="'N'"):
-        assert [compiled(a).item() for _ in range(12)] == list(range(1, 13))
-    assert namespace["N"] == 12
+    assert [compiled(a).item() for _ in range(12)] == list(range(1, 13))
+    assert namespace["N"] == 12 and compiled._counts()["captures"] == 2
 
 
 def test_effects_wait_for_the_graph():
@@ -429,9 +428,9 @@ def test_random_streams():
 
 
 def test_limit():
-    compiled = compile(lambda a, n: a + n)
+    compiled = compile(lambda a, n: a + len(range(n)))
     a = cresset.zeros(1)
-    with pytest.warns(RuntimeWarning, match="argument 1 is"):
+    with pytest.warns(RuntimeWarning, match="did not hold: n == 7$"):
         for n in range(12):
             assert compiled(a, n).item() == n
     counts = compiled._counts()
@@ -594,8 +593,6 @@ def test_arguments_of_compile():
         return a + 1
     assert cresset.compile(f, disable=True) is f
     assert cresset.compile(backend="eager")(f)(cresset.ones(1)).item() == 2
-    with pytest.raises(NotImplementedError, match="dynamic"):
-        cresset.compile(f, dynamic=True)
     with pytest.raises(NotImplementedError, match="mode"):
         cresset.compile(f, mode="max-autotune")
     with pytest.raises(RuntimeError, match="not both"):

@@ -358,10 +358,10 @@ def test_items_that_are_not_read_need_one_entry(items):
 
 
 def test_limits_count_by_place():
-    """E7: what has another number each time is captured 8 times, then runs plain, with one warning."""
+    """E7: what needs another number each time is captured 8 times, then runs plain, with one warning."""
     def f(a):
         for k in range(30):
-            a = a + k
+            a = a + len(range(k))
             print(end="")
         return a
     compiled = compile(f)
