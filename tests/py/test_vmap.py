@@ -403,3 +403,23 @@ def test_one_hot():
     assert found.tolist() == [[[1, 0, 0, 0], [0, 0, 0, 1]], [[0, 0, 1, 0], [0, 1, 0, 0]]]
     with pytest.raises(RuntimeError, match="vmap: aten::one_hot: the size of the result depends on the values"):
         cresset.func.vmap(lambda i: cresset.nn.functional.one_hot(i))(cresset.tensor([[0, 3], [2, 1]]))
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_classes_as_bytes(reduction, weights):
+    """nll_loss takes uint8 classes; gather, by which the examples are taken together, does not."""
+    def parts(m):
+        options = {"weight": data(m, 3) if weights else None, "reduction": reduction, "ignore_index": 2}
+        classes = m.tensor([[0, 2, 1, 1], [2, 2, 0, 1]], dtype=m.uint8)
+        return lambda x, y: m.nn.functional.nll_loss(x, y, **options), data(m, 2, 4, 3), classes
+    loss, x, y = parts(torch)
+    each = torch.stack([loss(a, b) for a, b in zip(x, y)])  # PyTorch's vmap refuses them, its nll_loss does not
+    loss, x, y = parts(cresset)
+    assert near(values(cresset.func.vmap(loss)(x, y)), values(each))
+
+
+def test_numbers_alone_are_no_probabilities():
+    """Outside of vmap a 0-d tensor is refused; PyTorch's takes the examples for the classes of one draw."""
+    with pytest.raises(RuntimeError, match="multinomial: the probabilities must have 1 or 2 dims, not 0"):
+        cresset.func.vmap(lambda p: cresset.multinomial(p, 1), randomness="different")(data(cresset, 3))
