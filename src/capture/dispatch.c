@@ -52,8 +52,7 @@ void cr_dispatcher_forget(cr_dispatcher *d) {
 }
 
 /* Borrowed. NULL: exception. */
-static cr_cache *find_cache(cr_dispatcher *d, PyObject *function, const void *of) {
-    PyObject *code = PyFunction_GET_CODE(function);
+static cr_cache *find_cache(cr_dispatcher *d, PyObject *code, const void *of) {
     for (size_t i = 0; i < d->caches.n; i++)
         if (d->caches.at[i]->code == code && d->caches.at[i]->of == of) return d->caches.at[i];
     cr_cache *made = PyMem_Calloc(1, sizeof *made);
@@ -63,6 +62,10 @@ static cr_cache *find_cache(cr_dispatcher *d, PyObject *function, const void *of
     made->of = of;
     cr_history_init(&made->history);
     return made;
+}
+
+cr_cache *cr_cache_of(cr_dispatcher *d, PyObject *code) {
+    return d->caches.n ? d->caches.at[0] : find_cache(d, code, NULL);
 }
 
 static bool names_equal(PyObject *a, PyObject *b) {
@@ -179,7 +182,8 @@ static int evaluate(cr_capture *c, const request *r, long stop, bool settles) {
     cr_trace_begin(c->trace, true);
     int failed = begin(c, r) || cr_evaluate(c);
     cr_trace_end(c->trace);
-    if (failed && !c->reason && !PyErr_Occurred()) cr_break(c, "it cannot be captured");
+    bool own = !PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_Exception); /* not Ctrl-C */
+    if (failed && !c->reason && own) cr_break(c, "it cannot be captured");
     if (failed && c->reason) PyErr_Clear();
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -352,7 +356,7 @@ static PyObject *what_failed(const request *r, const cr_place *p) {
 
 /* One warning for a function, naming what did not hold. */
 static int tell_limit(const request *r, const cr_place *p) {
-    if (r->cache->told) return 0;
+    if (r->cache->told || r->d->quiet) return 0;
     r->cache->told = true;
     PyObject *why = what_failed(r, p), *name = NULL;
     if (r->at < 0) name = PyUnicode_FromFormat("%R", r->function);
@@ -472,7 +476,7 @@ static PyObject *run(const request *r, cr_entry *e, PyObject *const *slots) {
 static PyObject *dispatch(cr_dispatcher *d, PyObject *function, const void *of, PyObject *const *args, Py_ssize_t nargs,
                           PyObject *kwnames) {
     request r = { .d = d, .function = function, .at = -1, .args = args, .nargs = nargs, .kwnames = kwnames };
-    r.cache = find_cache(d, function, of);
+    r.cache = find_cache(d, PyFunction_GET_CODE(function), of);
     if (!r.cache) return NULL;
     if (r.cache->capturing || is_off()) return call_plain(d, function, args, (size_t)nargs, kwnames);
     PyObject *small[CR_SMALL_SLOTS], **slots = NULL, *result = NULL;

@@ -35,6 +35,7 @@ typedef struct cr_dispatcher {
     Py_ssize_t limit;          /* entries of a place at most */
     unsigned dynamic;          /* what is left open: CR_DYNAMIC_* */
     CR_VEC(cr_cache *) caches; /* the first: of the function itself */
+    bool quiet;                /* no warning at the limit */
     uint64_t hits, misses, plain, failed, breaks;
 } cr_dispatcher;
 
@@ -43,6 +44,8 @@ PyObject *cr_dispatch(cr_dispatcher *d, PyObject *function, PyObject *const *arg
 PyObject *cr_dispatch_callee(cr_dispatcher *d, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                              PyObject *kwnames);
 void cr_dispatcher_forget(cr_dispatcher *d); /* everything captured */
+/* The first cache, that of this code: made where there is none. Borrowed; NULL: exception. */
+cr_cache *cr_cache_of(cr_dispatcher *d, PyObject *code);
 
 /* The entry for a frame before instruction `at`, its guards checked: *slots (SMALL or PyMem_Free) are filled. NULL:
  * run plain from there; or an exception. A new reference. */
@@ -53,6 +56,11 @@ cr_entry *cr_find_at(cr_dispatcher *d, cr_cache *cache, PyObject *function, PyOb
  * is carried on from there. (resume.c) */
 PyObject *cr_resume(cr_dispatcher *d, cr_cache *cache, cr_entry *e, PyObject *function, PyObject *const *args,
                     Py_ssize_t nargs, PyObject *kwnames, PyObject **state);
+/* A frame that is about to run, before its first instruction: runs what is captured of it. false: nothing was done, and
+ * *reason (new reference, or NULL) says why. */
+struct _PyInterpreterFrame;
+bool cr_carry_frame(cr_dispatcher *d, PyThreadState *thread, struct _PyInterpreterFrame *frame, PyObject **result,
+                    PyObject **reason);
 /* Runs an entry; a test switch may let its graph fail. As cr_entry_run. */
 /* Then no frame is entered in the middle: somebody watches this thread's frames or those of the code; the thread is
  * about to run out of stack or of levels of Python. (resume.c) */

@@ -32,9 +32,7 @@ static int make(builder *b, PyObject *value, uint32_t *at);
 static int make_container(builder *b, cr_make_kind kind, PyObject *const *items, Py_ssize_t n, uint32_t *at) {
     uint32_t *rows = PyMem_Malloc(((size_t)n + 1) * sizeof *rows);
     int failed = rows ? 0 : no_memory();
-    if (!failed && Py_EnterRecursiveCall(" while a result is described")) return PyMem_Free(rows), -1;
     for (Py_ssize_t i = 0; !failed && i < n; i++) failed = make(b, items[i], &rows[i]);
-    if (rows) Py_LeaveRecursiveCall();
     cr_make row = { .kind = (uint8_t)kind, .index = (uint32_t)b->e->parts.n, .n = (uint32_t)n };
     for (Py_ssize_t i = 0; !failed && i < n; i++) failed = cr_vec_push(&b->e->parts, rows[i]) ? no_memory() : 0;
     PyMem_Free(rows);
@@ -276,17 +274,15 @@ static int make_object(builder *b, PyObject *token, uint32_t *at) {
     if (t->payload && !is_tuple &&
         (make(b, t->payload, &rows[1]) || add_parts(b, CR_MAKE_ITEMS, NULL, rows, 2, &unused)))
         return -1;
-    if (Py_EnterRecursiveCall(" while a result is described")) return -1;
-    int failed = make_attributes(b, *at, t->attributes, Py_TYPE(t->real)) ||
-                 make_attributes(b, *at, t->slots, NULL);
-    Py_LeaveRecursiveCall();
-    return failed ? -1 : 0;
+    return make_attributes(b, *at, t->attributes, Py_TYPE(t->real)) || make_attributes(b, *at, t->slots, NULL) ? -1 : 0;
 }
 
 static int make(builder *b, PyObject *value, uint32_t *at) {
     uint64_t row;
     size_t known;
     if (cr_map_find(&b->rows, &value, sizeof value, &row)) return *at = (uint32_t)row, 0;
+    if (b->c->nesting >= CR_MAX_NESTING) return cr_break(b->c, "objects deep in each other are part of the result");
+    b->c->nesting++;
     int failed;
     if (cr_is_made(value)) failed = make_object(b, value, at);
     else if (cr_is_token(value) && cr_source_of(value) == CR_NO_SLOT)
@@ -303,6 +299,7 @@ static int make(builder *b, PyObject *value, uint32_t *at) {
               !cr_is_python_class(Py_TYPE(value))))
         failed = add_row(b, (cr_make){ CR_MAKE_CONSTANT, 0, 0, value }, at);
     else failed = make_own(b, value, at);
+    b->c->nesting--;
     return failed || cr_map_put(&b->rows, &value, sizeof value, *at) ? -1 : 0;
 }
 
@@ -339,12 +336,17 @@ static int guard_distinct(cr_capture *c, const cr_known *changed) {
     return 0;
 }
 
+/* What a change drops is dropped when all are made: no code of its own may run then that would have run before. */
+static int refuse_finalizers(const builder *b) {
+    return b->c->finalizes ? cr_break(b->c, "something is changed while an object with __del__ is in use") : 0;
+}
+
 static int add_effects(builder *b) {
     for (size_t i = 0; i < b->c->known.n; i++) {
         const cr_known *k = &b->c->known.at[i];
         uint32_t row;
         if (!k->before || is_unchanged(k)) continue;
-        if (guard_distinct(b->c, k) || make_own(b, k->value, &row)) return -1;
+        if (refuse_finalizers(b) || guard_distinct(b->c, k) || make_own(b, k->value, &row)) return -1;
         if (cr_vec_push(&b->e->effects, (cr_effect){ CR_READ_NONE, k->source, row, NULL })) return no_memory();
     }
     return 0;
@@ -361,6 +363,7 @@ static int guard_globals(cr_capture *c, const cr_store *s) {
 }
 
 static int add_stores(builder *b) {
+    if (b->c->stores.n && refuse_finalizers(b)) return -1;
     for (size_t i = 0; i < b->c->stores.n; i++) {
         const cr_store *s = &b->c->stores.at[i];
         cr_known object = { .real = s->real, .source = s->source };

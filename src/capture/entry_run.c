@@ -169,6 +169,43 @@ static int set_part(const cr_effect *effect, PyObject *to, PyObject *made) {
     return PyObject_GenericSetAttr(to, effect->key, made);
 }
 
+/* Do those of the keys that stay come first in `made`, in their order? */
+static bool keeps_order(PyObject *keys, PyObject *made) {
+    Py_ssize_t p = 0;
+    PyObject *next;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys); i++) {
+        PyObject *key = PyList_GET_ITEM(keys, i);
+        if (PyDict_Contains(made, key) != 1) continue;
+        if (!PyDict_Next(made, &p, &next, NULL) || !cr_constants_equal(key, next)) return false;
+    }
+    return true;
+}
+
+/* Takes what is not in `made` out of the dict; items at its end go as popitem() takes them. */
+static int remove_items(PyObject *to, PyObject *keys, PyObject *made) {
+    bool last = true;
+    for (Py_ssize_t i = PyList_GET_SIZE(keys); i-- > 0;) {
+        PyObject *key = PyList_GET_ITEM(keys, i), *item;
+        if (PyDict_Contains(made, key)) last = false;
+        else if (!last && PyDict_DelItem(to, key)) return -1;
+        else if (last && !(item = PyObject_CallMethod(to, "popitem", NULL))) return -1;
+        else if (last) Py_DECREF(item);
+    }
+    return 0;
+}
+
+/* A dict's final items, by as little as does it: whoever goes through it meanwhile goes on where he is. */
+static int set_items(PyObject *to, PyObject *made) {
+    PyObject *keys = PyDict_Keys(to), *key, *value;
+    int failed = !keys;
+    if (keys && !keeps_order(keys, made)) PyDict_Clear(to);
+    else if (keys) failed = remove_items(to, keys, made);
+    for (Py_ssize_t p = 0; !failed && PyDict_Next(made, &p, &key, &value);)
+        if (PyDict_GetItemWithError(to, key) != value) failed = PyErr_Occurred() || PyDict_SetItem(to, key, value);
+    Py_XDECREF(keys);
+    return failed ? -1 : 0;
+}
+
 static int set_contents(PyObject *to, PyObject *made) {
     if (PyList_Check(to)) return PyList_SetSlice(to, 0, PY_SSIZE_T_MAX, made);
     if (PyODict_CheckExact(to)) { /* its methods keep its order */
@@ -178,8 +215,7 @@ static int set_contents(PyObject *to, PyObject *made) {
         Py_XDECREF(updated);
         return updated ? 0 : -1;
     }
-    PyDict_Clear(to);
-    return PyDict_Update(to, made);
+    return set_items(to, made);
 }
 
 /* What a change replaces. New reference; None: nothing. */

@@ -156,9 +156,18 @@ int cr_class_special(cr_capture *c, PyObject *token, const char *name, PyObject 
         int32_t source = class_source(c, token, key);
         *out = source < -1 ? NULL : cr_wrap(c, raw, source);
         r = *out ? 1 : -1;
+    } else if (raw && !Py_IS_TYPE(raw, &PyWrapperDescr_Type) && !Py_IS_TYPE(raw, &PyMethodDescr_Type)) {
+        r = cr_break(c, "class %s has a %s as its %s", Py_TYPE(cr_real(token))->tp_name, Py_TYPE(raw)->tp_name, name);
     }
     Py_XDECREF(key);
     return r;
+}
+
+bool cr_has_special_of_object(PyObject *token, const char *name) {
+    PyObject *key = PyUnicode_InternFromString(name);
+    bool is = key && _PyType_Lookup(Py_TYPE(cr_real(token)), key) == _PyType_Lookup(&PyBaseObject_Type, key);
+    Py_XDECREF(key);
+    return is;
 }
 
 static int call_getter(cr_capture *c, PyObject *token, PyObject *getter, int32_t source, PyObject *name) {

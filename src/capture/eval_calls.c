@@ -111,7 +111,10 @@ static int bind_arguments(binding *b, PyObject *const *args, Py_ssize_t nargs, P
 static cr_call_frame *frame_new(cr_capture *c, PyObject *function, PyFunctionObject *real) {
     PyCodeObject *code = (PyCodeObject *)real->func_code;
     const cr_code *instructions = cr_code_get(code);
+    int depth = c->frame ? c->frame->depth + 1 : 0;
     if (!instructions) return NULL;
+    if (depth >= c->room && !c->plain)
+        return cr_break(c, "calls lie in each other as deep as the recursion limit"), NULL;
     size_t slots = (size_t)code->co_nlocalsplus, room = slots + (size_t)code->co_stacksize + 1;
     cr_call_frame *f = PyMem_Calloc(1, sizeof *f + room * sizeof *f->locals);
     if (!f) return (cr_call_frame *)PyErr_NoMemory();
@@ -122,6 +125,7 @@ static cr_call_frame *frame_new(cr_capture *c, PyObject *function, PyFunctionObj
     f->builtins = real->func_builtins;
     f->stack = f->locals + slots;
     f->back = c->frame;
+    f->depth = depth;
     c->frame = f;
     return f;
 }
@@ -163,7 +167,7 @@ cr_call_frame *cr_push_frame(cr_capture *c, PyObject *function, int32_t next) {
     if (!f) return NULL;
     f->source = f->owner = cr_source_of(function);
     f->next = next;
-    f->resumed = true;
+    f->resumed = next > 0;
     return f;
 }
 

@@ -62,11 +62,13 @@ static int set_context(cr_capture *c, PyObject *exception) {
     PyObject *handled = find_handled(c);
     if (!handled || handled == exception) return 0;
     if (c->plain) return PyException_SetContext(exception, Py_NewRef(handled)), 0;
-    for (PyObject *o = handled, *next; (next = part(c, o, "__context__")) && next != Py_None; o = next)
-        if (next == exception) {
-            if (set_part(c, o, "__context__", NULL)) return -1;
-            break;
-        }
+    PyObject *slow = handled; /* the program may have made a circle itself: then it is met again */
+    bool turn = false;
+    for (PyObject *o = handled, *next; (next = part(c, o, "__context__")) && next != Py_None; o = next, turn = !turn) {
+        if (next == exception && set_part(c, o, "__context__", NULL)) return -1;
+        if (next == exception || next == slow) break;
+        if (turn) slow = part(c, slow, "__context__");
+    }
     return set_part(c, exception, "__context__", handled);
 }
 
@@ -281,7 +283,8 @@ int cr_exception_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObj
 }
 
 int cr_set_exception_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject *value) {
-    if (!PyUnicode_CompareWithASCIIString(name, "__traceback__") && value) return 0; /* nobody can read it */
+    bool is_trace = value && (value == Py_None || (cr_is_token(value) && PyTraceBack_Check(cr_real(value))));
+    if (!PyUnicode_CompareWithASCIIString(name, "__traceback__") && is_trace) return 0; /* nobody can read it */
     if (!value) return MISSING;
     if (!PyUnicode_CompareWithASCIIString(name, "__cause__") || !PyUnicode_CompareWithASCIIString(name, "__context__"))
         return value == Py_None || cr_is_exception(value) ? set_part(c, token, PyUnicode_AsUTF8(name), value)

@@ -47,6 +47,7 @@ static cr_call_frame *resume(generator *g) {
     g->started = true;
     set_waits(g, false);
     f->back = g->capture->frame;
+    f->depth = f->back ? f->back->depth + 1 : 0;
     f->generator = (PyObject *)g;
     g->capture->frame = f;
     return f;

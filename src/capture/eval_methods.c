@@ -154,6 +154,7 @@ PyObject *cr_text(cr_capture *c, cr_call_frame *f, PyObject *value, bool as_repr
         if (!r && PyUnicode_CheckExact(text)) return text;
         if (!r) return Py_DECREF(text), cr_break(c, "a text is asked for that is none"), NULL;
         if (cr_is_made(value) && PyExceptionInstance_Check(cr_real(value))) return exception_text(c, value, as_repr);
+        if (!cr_has_special_of_object(value, "__str__")) break; /* object's asks for repr(), a class in C does not */
     }
     return cr_break(c, "the text of something that is no constant is asked for"), NULL;
 }

@@ -61,6 +61,10 @@ int cr_make_object(cr_capture *c, cr_call_frame *f, PyObject *type, PyTypeObject
         return cr_break(c, "an object of class %s is made, which is written in C", real_type->tp_name);
     if (real_type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)
         return cr_break(c, "an object of the abstract class %s is made", real_type->tp_name);
+    if (base == &PyBaseObject_Type && PyTuple_GET_SIZE(args) &&
+        (type_lookup(real_type, "__new__") != type_lookup(base, "__new__") ||
+         type_lookup(real_type, "__init__") == type_lookup(base, "__init__")))
+        return cr_break(c, "object.__new__() is given arguments");
     if (real_type->tp_finalize || real_type->tp_del)
         return cr_break(c, "an object of class %s is made, which has __del__", real_type->tp_name);
     if (base == &PyTuple_Type) {

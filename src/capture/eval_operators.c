@@ -343,10 +343,9 @@ enum { FORMATS = 1, HAS_SPEC = 4 };
 /* conversion: none, str, repr, ascii */
 static int format_value(cr_capture *c, cr_call_frame *f, int conversion, int how) {
     PyObject *spec = how & HAS_SPEC ? cr_pop(f) : NULL, *value = cr_pop(f), *text = NULL;
-    PyObject *function = NULL, *converted;
+    PyObject *converted;
     if (cr_settle_in(c, &value)) return Py_XDECREF(spec), Py_DECREF(value), -1;
-    bool has_format = cr_is_token(value) && cr_class_special(c, value, "__format__", &function);
-    Py_XDECREF(function);
+    bool has_format = cr_is_token(value) && !conversion && (spec || !cr_has_special_of_object(value, "__format__"));
     if (cr_is_token(value) && (has_format || conversion == 3)) cr_break(c, "an object is formatted in its own way");
     bool is_itself = c->plain || cr_is_constant(value);
     if (c->reason) converted = NULL;

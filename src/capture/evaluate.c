@@ -22,7 +22,7 @@ static const cr_handler handlers[] = {
 /* ---- the loop ---- */
 
 PyObject *cr_fail_in_c(const cr_capture *c) {
-    if (!PyErr_Occurred()) PyErr_Format(cr_break_error, "%U", c->reason ? c->reason : Py_None);
+    if (!PyErr_Occurred()) PyErr_Format(cr_break_error, "%S", c->reason ? c->reason : Py_None);
     return NULL;
 }
 
@@ -45,12 +45,12 @@ static int end_by_exception(cr_capture *c) {
     if (raised) {
         PyObject *text = PyObject_Str(cr_real(raised));
         PyErr_Clear();
-        cr_break(c, "%s is raised: %U", Py_TYPE(cr_real(raised))->tp_name, text ? text : Py_None);
+        cr_break(c, "%s is raised: %S", Py_TYPE(cr_real(raised))->tp_name, text ? text : Py_None);
         Py_XDECREF(text);
         Py_DECREF(raised);
         return -1;
     }
-    if (c->plain || !PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) return -1;
+    if (c->plain || !PyErr_ExceptionMatches(PyExc_Exception)) return -1;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     PyObject *text = PyObject_Str(value);
@@ -410,6 +410,38 @@ static bool imports_plainly(cr_capture *c, const cr_call_frame *f) {
     return plain;
 }
 
+/* The package that `level` dots mean in the function's module, and the name behind it. Guarded. New reference. */
+static PyObject *absolute_name(cr_capture *c, const cr_call_frame *f, PyObject *name, long level) {
+    PyObject *key = PyUnicode_InternFromString("__package__");
+    int32_t globals = cr_source(&c->guards, CR_READ_GLOBALS, f->owner, NULL, 0);
+    bool has = key && globals >= 0 && cr_read_now(CR_READ_KEY, f->globals, key, 0);
+    PyObject *package = has ? cr_wrap_read(c, CR_READ_KEY, globals, f->globals, key, 0) : NULL, *whole = NULL;
+    Py_XDECREF(key);
+    if (package && PyUnicode_CheckExact(package)) {
+        Py_ssize_t end = PyUnicode_GET_LENGTH(package);
+        while (end > 0 && --level > 0) end = PyUnicode_FindChar(package, '.', 0, end, -1);
+        PyObject *base = end > 0 ? PyUnicode_Substring(package, 0, end) : NULL;
+        if (base) whole = PyUnicode_GET_LENGTH(name) ? PyUnicode_FromFormat("%U.%U", base, name) : Py_NewRef(base);
+        Py_XDECREF(base);
+    }
+    Py_XDECREF(package);
+    if (whole) PyUnicode_InternInPlace(&whole);
+    else if (!PyErr_Occurred()) cr_break(c, "a module of the same package is imported, and which one that is, is not "
+                                            "known: import it at the top of the file");
+    return whole;
+}
+
+/* Does the module have the names? A package's may be modules that are imported with it. */
+static int check_names(cr_capture *c, PyObject *module, PyObject *wanted) {
+    PyObject *dict = PyModule_GetDict(cr_real(module));
+    if (!PyTuple_CheckExact(wanted) || !PyDict_GetItemString(dict, "__path__")) return 0;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(wanted); k++)
+        if (!PyDict_GetItemWithError(dict, PyTuple_GET_ITEM(wanted, k)))
+            return PyErr_Occurred() ? -1 : cr_break(c, "'%U' is imported for the first time",
+                                                    PyTuple_GET_ITEM(wanted, k));
+    return 0;
+}
+
 /* Stack: level, names wanted of it. `import a.b` gives a; `from a.b import c` gives a.b. */
 HANDLER(IMPORT_NAME) {
     PyObject *wanted = cr_pop(f), *level = cr_pop(f), *module = NULL;
@@ -417,10 +449,12 @@ HANDLER(IMPORT_NAME) {
     if (c->plain) {
         long n = PyLong_AsLong(level);
         module = PyImport_ImportModuleLevelObject(name, f->globals, NULL, wanted, (int)n);
-    } else if (PyLong_AsLong(level) != 0) {
-        cr_break(c, "a module of the same package is imported inside the function; import it at the top of the file");
     } else if (imports_plainly(c, f)) {
-        module = module_named(c, name);
+        long n = PyLong_AsLong(level);
+        PyObject *whole = n > 0 ? absolute_name(c, f, name, n) : Py_NewRef(name);
+        module = whole ? module_named(c, whole) : NULL;
+        Py_XDECREF(whole);
+        if (module && check_names(c, module, wanted)) Py_CLEAR(module);
         Py_ssize_t dot = PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1);
         if (module && wanted == Py_None && dot > 0) {
             PyObject *top = PyUnicode_Substring(name, 0, dot);

@@ -75,6 +75,7 @@ typedef struct cr_call_frame {
     int32_t next;           /* instruction */
     int32_t current;        /* the one being carried out */
     int top;
+    int depth;              /* calls around it that are evaluated */
     int8_t library;         /* is it our own package's? 1, -1: no; 0: nobody has asked */
     bool resumed;           /* it is past its first instructions, which CPython carries out by itself */
     uint8_t gives;          /* what its result must be: cr_gives */
@@ -107,6 +108,8 @@ typedef struct cr_capture {
     bool on_tensors;        /* the instruction works on a tensor: what it raises may be the fake's */
     int unfinished;         /* generators that wait inside of `try` or `with` */
     bool disposing;
+    bool finalizes;         /* an object from outside has code that runs when it is dropped */
+    int nesting;            /* of the containers that are walked through */
     cr_trace *trace;
     cr_fakes fakes;
     int32_t at;             /* the place that is captured */
@@ -123,6 +126,7 @@ typedef struct cr_capture {
     PyObject *where;        /* "file:line in name" */
     cr_str stack;           /* the user's lines, of the op recorded last */
     long left;              /* instructions until it is too long */
+    int room;               /* calls in each other until the program's recursion ends */
 } cr_capture;
 int cr_capture_begin(cr_capture *c, bool plain); /* -1: exception */
 void cr_capture_dispose(cr_capture *c);
@@ -157,6 +161,9 @@ int cr_use_frontend(cr_capture *c, const cr_frontend *fe);
 PyTypeObject *cr_class_of(const cr_capture *c, PyObject *value); /* what a program sees as its class */
 /* Is there nothing but constants in it, however deep? */
 bool cr_is_constant(PyObject *value);
+/* Containers that lie deeper in each other, or in themselves, are not captured: walking through them is recursion in C,
+ * whatever limit the program sets for its own. */
+enum { CR_MAX_NESTING = 100 };
 bool cr_is_held_constant(PyObject *real); /* from outside: compared by identity and held */
 
 /* ---- open sizes and numbers (open.c, history.c) ---- */
@@ -272,8 +279,10 @@ int cr_super_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject 
 int cr_bind_class_attribute(cr_capture *c, PyObject *self, PyObject *raw, int32_t source, PyObject **out);
 /* object.__getattribute__; results as cr_get_attribute's. */
 int cr_object_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out);
-/* What a class has under a special name, as a value (a function: not bound). 1: *out; 0: nothing; -1. */
+/* What a class has under a special name, as a value (a function: not bound). 1: *out; 0: what its class in C has, or
+ * nothing; -1. */
 int cr_class_special(cr_capture *c, PyObject *token, const char *name, PyObject **out);
+bool cr_has_special_of_object(PyObject *token, const char *name); /* is it the one that every object has? */
 /* An attribute of a value. 1: *out is it; 0: a frame was pushed whose result is it; -1; 2: there is none. */
 int cr_get_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out);
 int cr_missing(cr_capture *c, PyObject *value, PyObject *name); /* the AttributeError of it: -1 */

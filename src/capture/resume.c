@@ -21,6 +21,7 @@ typedef struct resumption {
     int32_t at; /* the instruction that is carried out next */
     int idle;
     bool taken, collects;
+    PyObject **why; /* the reason of what runs plain goes here; NULL: nobody asks */
 } resumption;
 
 /* Python levels that CPython itself needs to go on in a frame, and to say that there are too many. */
@@ -113,7 +114,10 @@ static int run_entry(resumption *r, PyThreadState *thread, cr_frame *frame, PyOb
     int depth = cr_frame_top(frame) - cr_frame_slot_count(frame), how = -1;
     cr_entry *e = cr_find_at(r->d, r->cache, function, cr_frame_slots(frame), depth, r->at, small, &slots);
     if (!e) return PyErr_Occurred() ? -2 : -1;
-    if (e->reason ? !e->resumes : cr_frame_is_kept(frame)) goto out;
+    if (e->reason ? !e->resumes : cr_frame_is_kept(frame)) {
+        if (r->why) *r->why = Py_XNewRef(e->reason);
+        goto out;
+    }
     if (e->resumes && !(state = PyMem_Calloc(e->state.n + 1, sizeof *state))) PyErr_NoMemory();
     int done = e->resumes && !state ? -1 : cr_run_entry(e, slots, result, state);
     if (done < 0) how = -2;
@@ -154,6 +158,21 @@ static PyObject *go_on(resumption *r, PyThreadState *thread, cr_frame *frame) {
         if (anywhere && r->at == before) how = -1; /* neither goes */
         if (how < 0) return enter(r, thread, frame, how == -2);
     }
+}
+
+bool cr_carry_frame(cr_dispatcher *d, PyThreadState *thread, cr_frame *frame, PyObject **result, PyObject **reason) {
+    resumption r = { .d = d, .code = cr_frame_code(frame), .why = reason };
+    *reason = NULL;
+    if (cr_is_watched(r.code) || cr_is_near_limit()) return false;
+    if (!(r.instructions = cr_code_get(r.code))) return PyErr_Clear(), false;
+    r.cache = cr_cache_retain(cr_cache_of(d, (PyObject *)r.code));
+    int how = run_entry(&r, thread, frame, result);
+    r.why = NULL;
+    if (how == 1) *result = leave(&r, thread, frame, *result);
+    if (how == 0) *result = go_on(&r, thread, frame);
+    if (how == -2) *result = enter(&r, thread, frame, true);
+    cr_cache_release(r.cache);
+    return how != -1;
 }
 
 static bool see(cr_activation *a, PyThreadState *thread, cr_frame *frame, int throwflag, PyObject **result) {

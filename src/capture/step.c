@@ -362,7 +362,10 @@ static PyObject *call_spread(const stepping *s, PyObject *callable, PyObject *ar
 
 static bool step_CALL_FUNCTION_EX(stepping *s) {
     PyObject *kwargs = s->i->arg & 1 ? pop(s) : NULL, *args = pop(s), *upper = pop(s), *lower = pop(s);
-    PyObject *result = call_spread(s, CR_CALLABLE_FIRST ? lower : upper, args, kwargs);
+    PyObject *callable = CR_CALLABLE_FIRST ? lower : upper;
+    /* what a class in C does with a call may be seen in its arguments: they stay the tuple and dict they are */
+    bool as_it_is = !PyVectorcall_Function(callable) && !(Py_TYPE(callable)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+    PyObject *result = as_it_is ? PyObject_Call(callable, args, kwargs) : call_spread(s, callable, args, kwargs);
     Py_XDECREF(lower);
     Py_XDECREF(upper);
     Py_DECREF(args);

@@ -122,9 +122,18 @@ PyObject *cr_pending(cr_capture *c, PyObject *real, int32_t source) {
 
 /* ---- a capture ---- */
 
+/* How many more calls the thread may make before RecursionError. */
+static int recursion_room(void) {
+#if PY_VERSION_HEX < 0x030C0000
+    return PyThreadState_Get()->recursion_remaining;
+#else
+    return PyThreadState_Get()->py_recursion_remaining;
+#endif
+}
+
 int cr_capture_begin(cr_capture *c, bool plain) {
     *c = (cr_capture){ .plain = plain, .left = 2000000, .stop = -1, .grad = cr_ambient_get()->grad,
-                       .outer = cr_frontend_cresset.ambient() };
+                       .outer = cr_frontend_cresset.ambient(), .room = recursion_room() };
     cr_guards_init(&c->guards);
     cr_map_init(&c->by_real);
     cr_map_init(&c->by_value);
@@ -338,29 +347,28 @@ bool cr_is_held_constant(PyObject *o) {
     return is_library_constant(o);
 }
 
-bool cr_is_constant(PyObject *v) {
+static bool is_constant(PyObject *v, int nesting) {
     if (cr_is_plain_constant(v) || is_singleton(v)) return true;
-    if (cr_is_token(v) || cr_is_tensor_value(v)) return false;
+    if (cr_is_token(v) || cr_is_tensor_value(v) || ++nesting > CR_MAX_NESTING) return false;
     if (PyTuple_Check(v) || PyList_CheckExact(v)) {
-        Py_ssize_t n = PySequence_Fast_GET_SIZE(v);
-        if (Py_EnterRecursiveCall(" while looking for constants")) return PyErr_Clear(), false;
-        bool all = true;
-        for (Py_ssize_t i = 0; all && i < n; i++) all = cr_is_constant(PySequence_Fast_GET_ITEM(v, i));
-        Py_LeaveRecursiveCall();
-        return all;
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(v); i++)
+            if (!is_constant(PySequence_Fast_GET_ITEM(v, i), nesting)) return false;
+        return true;
     }
     if (PyDict_CheckExact(v)) {
         PyObject *key, *value;
         for (Py_ssize_t at = 0; PyDict_Next(v, &at, &key, &value);)
-            if (!cr_is_constant(key) || !cr_is_constant(value)) return false;
+            if (!is_constant(key, nesting) || !is_constant(value, nesting)) return false;
         return true;
     }
     if (PySlice_Check(v)) {
         const PySliceObject *s = (PySliceObject *)v;
-        return cr_is_constant(s->start) && cr_is_constant(s->stop) && cr_is_constant(s->step);
+        return is_constant(s->start, nesting) && is_constant(s->stop, nesting) && is_constant(s->step, nesting);
     }
     return PyAnySet_CheckExact(v) /* nothing else gets into one */ || PyRange_Check(v) || cr_is_held_constant(v);
 }
+
+bool cr_is_constant(PyObject *v) { return is_constant(v, 0); }
 
 /* ---- wrapping ---- */
 
@@ -398,14 +406,15 @@ static PyObject *wrap_sequence(cr_capture *c, PyObject *real, int32_t source) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(real);
     bool is_list = PyList_CheckExact(real);
     if (cr_guard_number(&c->guards, source, CR_HOLDS_LENGTH, Py_TYPE(real), (int32_t)n)) return NULL;
-    if (Py_EnterRecursiveCall(" while a container is captured")) return NULL;
+    if (c->nesting >= CR_MAX_NESTING) return cr_break(c, "containers deep in each other are read"), NULL;
+    c->nesting++;
     PyObject *items = PyTuple_New(n), *list = NULL;
     for (Py_ssize_t i = 0; items && i < n; i++) {
         PyObject *item = cr_wrap_read(c, CR_READ_ITEM, source, real, NULL, (int32_t)i);
         if (item) PyTuple_SET_ITEM(items, i, item);
         else Py_CLEAR(items);
     }
-    Py_LeaveRecursiveCall();
+    c->nesting--;
     if (!is_list || !items) return know(c, real, items, source, NULL);
     if (!(list = PySequence_List(items))) Py_CLEAR(items);
     return know(c, real, list, source, items);
@@ -544,6 +553,7 @@ PyObject *cr_wrap(cr_capture *c, PyObject *real, int32_t source) {
     if (PyType_Check(real) ? cr_guard_class(&c->guards, source, (PyTypeObject *)real)
                            : cr_guard_type(&c->guards, source, Py_TYPE(real)))
         return NULL;
+    c->finalizes |= Py_TYPE(real)->tp_finalize || Py_TYPE(real)->tp_del;
     return know(c, real, token_new(real, source, false), source, NULL);
 }
 

@@ -1,0 +1,108 @@
+/* everything.c: a switch for tests: every Python function that is called is captured, the standard library's too.
+ *
+ * The frame hook shows each new frame, and what was captured of its code runs in place of it: at its first instruction,
+ * its arguments being the locals. Each code object has a dispatcher of its own, as if it had been compiled. So programs
+ * that know nothing of us (CPython's own tests) say whether compiled functions do what plain ones do. How frames went
+ * is counted, with reasons. */
+#define Py_BUILD_CORE 1
+#include "capture/hook.h"
+
+#include "capture/capture.h"
+#include "capture/dispatch.h"
+#include "base/base.h"
+
+typedef struct everything {
+    cr_map by_code;    /* code -> index of `all` */
+    CR_VEC(cr_dispatcher *) all;
+    PyObject *reasons; /* dict: why frames ran plain -> how many; owned */
+    uint64_t frames, whole, broken;
+} everything;
+
+/* Borrowed; NULL: exception. */
+static cr_dispatcher *dispatcher_of(everything *all, PyCodeObject *code) {
+    uint64_t at;
+    if (cr_map_find(&all->by_code, &code, sizeof code, &at)) return all->all.at[at];
+    cr_dispatcher *d = PyMem_Calloc(1, sizeof *d);
+    if (!d || cr_vec_push(&all->all, d)) return PyMem_Free(d), (cr_dispatcher *)PyErr_NoMemory();
+    d->backend = Py_None;
+    d->unsupported = Py_None;
+    d->limit = 8;
+    d->quiet = true;
+    if (!cr_cache_of(d, (PyObject *)code) || cr_map_put(&all->by_code, &code, sizeof code, all->all.n - 1)) {
+        all->all.n--;
+        cr_dispatcher_forget(d);
+        return PyMem_Free(d), (cr_dispatcher *)PyErr_NoMemory();
+    }
+    return d;
+}
+
+static void count_reason(everything *all, const char *text, PyObject *reason) {
+    PyObject *key = reason ? Py_NewRef(reason) : PyUnicode_FromString(text);
+    PyObject *known = key ? PyDict_GetItemWithError(all->reasons, key) : NULL;
+    PyObject *more = PyLong_FromLong(known ? PyLong_AsLong(known) + 1 : 1);
+    if (!key || !more || PyDict_SetItem(all->reasons, key, more)) PyErr_Clear();
+    Py_XDECREF(key);
+    Py_XDECREF(more);
+}
+
+static const char *why_not(const cr_frame *frame, int throwflag) {
+    int flags = cr_frame_code(frame)->co_flags, function = CO_OPTIMIZED | CO_NEWLOCALS;
+    if (throwflag || flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE))
+        return "the frame of a generator or coroutine";
+    if ((flags & function) != function) return "the body of a class or module";
+    return cr_frame_at(frame) ? "a frame in the middle" : NULL;
+}
+
+static bool see(cr_activation *a, PyThreadState *thread, cr_frame *frame, int throwflag, PyObject **result) {
+    everything *all = a->user;
+    PyObject *reason = NULL;
+    all->frames++;
+    const char *not = why_not(frame, throwflag);
+    if (not) return count_reason(all, not, NULL), false;
+    cr_dispatcher *d = dispatcher_of(all, cr_frame_code(frame));
+    if (!d) return PyErr_Clear(), false;
+    uint64_t breaks = d->breaks;
+    if (!cr_carry_frame(d, thread, frame, result, &reason)) {
+        count_reason(all, "captured as often as may be, or while something else is", reason);
+        Py_XDECREF(reason);
+        return false;
+    }
+    *(d->breaks == breaks ? &all->whole : &all->broken) += 1;
+    return true;
+}
+
+static void dispose(everything *all) {
+    for (size_t i = 0; i < all->all.n; i++) {
+        cr_dispatcher_forget(all->all.at[i]);
+        PyMem_Free(all->all.at[i]);
+    }
+    cr_vec_dispose(&all->all);
+    cr_map_dispose(&all->by_code);
+    Py_CLEAR(all->reasons);
+}
+
+static PyObject *capture_all(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+    everything all = { .frames = 0 };
+    cr_activation activation;
+    (void)module;
+    if (n < 1) return PyErr_Format(PyExc_TypeError, "_capture_all() takes a function and its arguments");
+    cr_map_init(&all.by_code);
+    if (!(all.reasons = PyDict_New())) return NULL;
+    cr_hook_begin(&activation, see, &all);
+    PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)n - 1, NULL);
+    cr_hook_end(&activation);
+    PyObject *counts = !result ? NULL
+                               : Py_BuildValue("{s:K,s:K,s:K,s:O}", "frames", all.frames, "whole", all.whole, "broken",
+                                               all.broken, "plain", all.reasons);
+    dispose(&all);
+    return counts ? Py_BuildValue("NN", result, counts) : (Py_XDECREF(result), NULL);
+}
+
+static PyMethodDef functions[] = {
+    { "_capture_all", (PyCFunction)(void (*)(void))capture_all, METH_FASTCALL,
+      "_capture_all(fn, *args): (fn(*args), counts), every function that it calls on this thread being captured. For "
+      "tests. counts: {frames, whole, broken, plain: {reason: how many}}." },
+    { NULL, NULL, 0, NULL },
+};
+
+int cr_everything_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
