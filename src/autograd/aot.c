@@ -524,8 +524,10 @@ cr_status cr__aot_backward(cr_aot *a, const bool *defined, const cr__backward **
     return status;
 }
 
-cr_status cr_aot_create(const cr_recorded *r, const cr_aot_compiler *compiler, cr_aot **out) {
+cr_status cr_aot_create(const cr_recorded *recorded, const cr_aot_compiler *compiler, cr_aot **out) {
     cr_aot *a = cr_calloc(1, sizeof *a);
+    cr_recorded own = *recorded, *r = &own;
+    cr_graph *settled = NULL;
     cr_status status = a ? CR_OK : CR_ENOMEM;
     if (!a) {
         if (compiler->release) compiler->release(compiler->user);
@@ -534,12 +536,15 @@ cr_status cr_aot_create(const cr_recorded *r, const cr_aot_compiler *compiler, c
     a->refs = 1;
     a->compiler = *compiler;
     CR_TRY_OUT(cr_region_ops_init());
+    CR_TRY_OUT(cr_settle_memory(recorded->graph, recorded->inputs, &settled));
+    if (settled) own.graph = settled;
     CR_TRY_OUT(cr_metadata_find(r, &a->meta));
     CR_TRY_OUT(make_functional(a, r));
     CR_TRY_OUT(differentiate(a, r));
     CR_TRY_OUT(compile_all(a, r));
     if (a->meta.epilogue) CR_TRY_OUT(cr_plan_create(a->meta.epilogue, &a->epilogue));
 out:
+    cr_graph_release(settled);
     if (status) return cr_aot_release(a), status;
     *out = a;
     return CR_OK;

@@ -60,7 +60,10 @@ typedef struct cr_recorded {
     const int32_t *is_input;    /* per output: the input that it is; -1: none */
     bool no_grad;               /* it is called with grad mode off: nothing is differentiated */
 } cr_recorded;
-/* CR_EUNSUPPORTED naming an op (set_, resize_). */
+/* The recorded graph with calls that give tensors other memory (resize_, set_, out=) written otherwise, as far as that
+ * can be; NULL: it has none. CR_ERUNTIME: out= where gradients are recorded. (memory.c) */
+CR_NODISCARD cr_status cr_settle_memory(const cr_graph *g, cr_tensor *const *inputs, cr_graph **out);
+/* CR_EUNSUPPORTED naming an op (set_, resize_) that stayed. */
 CR_NODISCARD cr_status cr_metadata_find(const cr_recorded *r, cr_metadata *out);
 void cr_metadata_dispose(cr_metadata *m);
 void cr_metadata_print(const cr_metadata *m, cr_str *out);

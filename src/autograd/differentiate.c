@@ -183,20 +183,20 @@ static cr_status finish(walker *w, cr_arg *outputs) {
     return cr__drop_histories(w->path.to);
 }
 
-/* Views of what is replaced lie in the memory of what stands for it then. */
-static cr_status move_views(cr_graph *g, uint32_t value, const cr_arg *by) {
+cr_status cr__stand_in(cr_graph *g, uint32_t value, cr_arg by, uint32_t after) {
     const cr_meta *from = cr_graph_value(g, value)->meta;
-    const cr_meta *to = by->kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)by->u.i)->meta : NULL;
-    uint64_t storage = from ? from->storage : 0;
-    for (uint32_t v = 0; storage && to && v < cr_graph_value_count(g); v++) {
-        const cr_meta *m = cr_graph_value(g, v)->meta;
-        if (v == value || !m || m->storage != storage) continue;
-        cr_meta moved;
-        cr_meta_copy(&moved, m);
-        moved.storage = to->storage;
-        CR_TRY(cr_graph_set_meta(g, v, &moved));
-    }
-    return CR_OK;
+    const cr_meta *to = by.kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)by.u.i)->meta : NULL;
+    uint64_t storage = from && to && from->storage != to->storage ? from->storage : 0;
+    for (uint32_t n = cr_graph_next(g, after); storage && n != CR_NO_NODE; n = cr_graph_next(g, n))
+        for (uint32_t v = cr_graph_node(g, n)->first, end = v + cr_graph_node(g, n)->nvalues; v < end; v++) {
+            const cr_meta *m = cr_graph_value(g, v)->meta;
+            if (!m || m->storage != storage) continue;
+            cr_meta moved;
+            cr_meta_copy(&moved, m);
+            moved.storage = to->storage;
+            CR_TRY(cr_graph_set_meta(g, v, &moved));
+        }
+    return cr_graph_replace(g, value, by, after);
 }
 
 /* What gave a value other data without its history, or a backward of its own, has served: the data alone stay. */
@@ -207,11 +207,8 @@ cr_status cr__drop_histories(cr_graph *g) {
         if (node->kind != CR_NODE_CALL) continue;
         bool function = cr_op_facts(node->op)->region.kind == CR_REGION_FUNCTION;
         if (!function && strcmp(node->op->name, "cresset::with_data")) continue;
-        for (uint32_t i = 0; i < node->nvalues; i++) {
-            cr_arg data = function ? node->args[2].u.list[i] : node->args[0];
-            CR_TRY(move_views(g, node->first + i, &data));
-            CR_TRY(cr_graph_replace(g, node->first + i, data, n));
-        }
+        for (uint32_t i = 0; i < node->nvalues; i++)
+            CR_TRY(cr__stand_in(g, node->first + i, function ? node->args[2].u.list[i] : node->args[0], n));
         CR_TRY(cr_graph_erase(g, n));
     }
     return CR_OK;

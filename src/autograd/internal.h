@@ -129,6 +129,7 @@ CR_NODISCARD cr_status cr__check_view(const char *op, const cr_tensor *v, bool s
 /* What else eager code says of writes, for programs that are compiled: to a leaf or a view of one, and of sizes. */
 CR_NODISCARD cr_status cr__refuse_leaf(const cr_op *op, bool view);
 CR_NODISCARD cr_status cr__refuse_resize(const cr_op *op);
+CR_NODISCARD cr_status cr__refuse_out(const cr_op *op);
 bool cr__is_set(const cr_op *op);
 /* The same of what is known of a view, CR_VIEW_*. */
 CR_NODISCARD cr_status cr__refuse_view(const char *op, uint8_t view, bool since);

@@ -35,4 +35,7 @@ static inline bool cr__is_differentiable(const cr_meta *m) {
 /* In place: cresset::with_data becomes its data, cresset::function its results. (differentiate.c) */
 CR_NODISCARD cr_status cr__drop_histories(cr_graph *g);
 
+/* `by` stands for the value in all nodes after `after`; later views of it lie in the memory of `by` then. */
+CR_NODISCARD cr_status cr__stand_in(cr_graph *g, uint32_t value, cr_arg by, uint32_t after);
+
 #endif

@@ -30,6 +30,13 @@ cr_status cr__refuse_resize(const cr_op *op) {
                    op->schema.name);
 }
 
+cr_status cr__refuse_out(const cr_op *op) {
+    return CR_FAIL(CR_ERUNTIME,
+                   "%s(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                   "arguments requires grad",
+                   op->schema.name);
+}
+
 static cr_status check_write(const cr_op *op, cr_tensor *t) {
     if (t->base) CR_TRY(cr__check_view(op->schema.name, t, false));
     if (!cr_tensor_requires_grad(t)) return CR_OK;
@@ -221,11 +228,7 @@ static cr_status tape_call(const cr_op *op, const cr_arg *args, cr_arg *results)
     static const cr_op *detach;
     cr_env *env = NULL;
     if (cr_args_have_fake(args, op->schema.nparams, &env)) return cr_call_untaped(op, args, results);
-    if (op->variant == CR_OUT)
-        return CR_FAIL(CR_ERUNTIME,
-                       "%s(): functions with out=... arguments don't support automatic differentiation, but one of "
-                       "the arguments requires grad",
-                       op->schema.name);
+    if (op->variant == CR_OUT) return cr__refuse_out(op);
     if (!detach) __atomic_store_n(&detach, cr_op_find("aten::detach"), __ATOMIC_RELAXED);
     if (op->variant == CR_INPLACE && op->base == detach) return detach_self(op, args, results);
     CR_TRY(check_writes(op, args));

@@ -289,7 +289,14 @@ static PyObject *aot_record(PyObject *module, PyObject *args, PyObject *kwargs) 
     cr_py_frame_init(&r.frame);
     PyObject *results = record(&r, fn, inputs, names, fixed, dynamic);
     cr_graph *g = results ? finish(&r, results, &is_input) : NULL;
-    if (g) o = described(g, &(cr_recorded){ .graph = g, .inputs = r.inputs, .is_input = is_input });
+    cr_graph *settled = NULL;
+    cr_status status = g ? cr_settle_memory(g, r.inputs, &settled) : CR_OK;
+    if (settled) {
+        cr_graph_release(g);
+        g = settled;
+    }
+    if (status) cr_py_raise(status);
+    else if (g) o = described(g, &(cr_recorded){ .graph = g, .inputs = r.inputs, .is_input = is_input });
     cr_graph_release(g);
     PyMem_Free(is_input);
     Py_XDECREF(results);

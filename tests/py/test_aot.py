@@ -331,7 +331,7 @@ def test_errors():
                                                "backward.*call the function itself"):
             walk()
     with pytest.raises(cresset.UnsupportedError, match="resize_ changes the memory"):
-        aot_function(lambda x: x.resize_(2), "nop")(ours(numbers(3)))
+        aot_function(lambda x: x.resize_(4), "nop")(ours(numbers(3)))
     with pytest.raises(ValueError, match="a compiler is a function of .* or one of native, nop, print, not 3"):
         aot_function(lambda x: x, 3)
     with pytest.raises(ValueError, match="partition_fn is default_partition or"):
