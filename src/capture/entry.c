@@ -204,7 +204,9 @@ static int make_iterator(builder *b, PyObject *iterator, uint32_t *at) {
 
 static bool is_iterator(PyObject *o) {
     static const char *const names[] = { "list_iterator", "tuple_iterator", "range_iterator", "str_ascii_iterator",
-                                         "str_iterator", "list_reverseiterator", "enumerate", "zip", "reversed" };
+                                         "str_iterator", "list_reverseiterator", "enumerate", "zip", "reversed",
+                                         /* over the items that are left: who changes the dict meanwhile, errs */
+                                         "dict_keyiterator", "dict_valueiterator", "dict_itemiterator" };
     for (size_t i = 0; i < CR_COUNT(names); i++)
         if (!strcmp(Py_TYPE(o)->tp_name, names[i])) return !cr_is_python_class(Py_TYPE(o));
     return false;

@@ -91,6 +91,12 @@ static PyObject *empty_object(PyTypeObject *type, PyObject *items) {
 }
 
 static int fill(PyObject *o, PyObject *items) {
+    if (PyODict_Check(o)) { /* its order is its own */
+        PyObject *key, *value;
+        for (Py_ssize_t at = 0; PyDict_Next(items, &at, &key, &value);)
+            if (PyODict_SetItem(o, key, value)) return -1;
+        return 0;
+    }
     if (PyDict_Check(o)) return PyDict_Update(o, items);
     if (PyList_Check(o)) return PyList_SetSlice(o, 0, 0, items);
     PyObject *iterator = PyObject_GetIter(items), *item;

@@ -34,7 +34,9 @@ static int tensor_attribute(cr_capture *c, PyObject *value, PyObject *name, PyOb
     if (PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && fe->borrow && !c->grad)
         return cr_break(c, "requires_grad is asked for while gradients are off");
     if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0 && fe->borrow)
-        return cr_break(c, "the class of a tensor is asked for by its attribute");
+        return found(cr_find_known(c, value, &at) ? cr_wrap_read(c, CR_READ_TYPE, c->known.at[at].source,
+                                                                 c->known.at[at].real, NULL, 0)
+                                                  : cr_class_of_result(c), out);
     if (PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && cr_find_known(c, value, &at))
         return found(PyObject_GetAttr(c->known.at[at].real, name), out); /* an input's: its stamp has it */
     if (fe->borrow && !_PyType_Lookup(cr_class_of(c, value), name)) {
@@ -378,6 +380,7 @@ static int function_attribute(cr_capture *c, PyObject *token, PyObject *name, Py
         { "__doc__", offsetof(PyFunctionObject, func_doc) },
         { "__module__", offsetof(PyFunctionObject, func_module) },
         { "__defaults__", offsetof(PyFunctionObject, func_defaults) },
+        { "__code__", offsetof(PyFunctionObject, func_code) },
     };
     PyObject *real = cr_real(token);
     int32_t at = cr_source_of(token);

@@ -101,7 +101,7 @@ static int call_type(cr_capture *c, cr_call_frame *f, const arguments *a, PyObje
     }
     if (cr_is_python_class(Py_TYPE(value)) && !cr_is_tensor_value(value))
         return cr_break(c, "the class of an object that was made here is asked for");
-    if (cr_is_tensor_value(value)) return cr_break(c, "the class of a result is asked for");
+    if (cr_is_tensor_value(value)) return (*out = cr_class_of_result(c)) ? 1 : -1;
     return *out = Py_NewRef((PyObject *)cr_class_of(c, value)), 1;
 }
 
@@ -542,7 +542,8 @@ static bool is_op(PyObject *callable) {
 
 /* A method of a tensor, bound or not: the attribute was let through before. */
 static bool is_tensor_method(PyObject *callable, const arguments *a) {
-    if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) return a->n && cr_is_tensor_value(a->at[0]);
+    if (Py_IS_TYPE(callable, &PyMethodDescr_Type))
+        return a->n && cr_is_tensor_value(a->at[0]) && PyObject_TypeCheck(a->at[0], PyDescr_TYPE(callable));
     return PyCFunction_CheckExact(callable) && PyCFunction_GET_SELF(callable) &&
            cr_is_tensor_value(PyCFunction_GET_SELF(callable));
 }

@@ -230,13 +230,22 @@ int cr_call_special_now(cr_capture *c, cr_call_frame *f, PyObject *token, const 
 static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
                       PyObject *kwnames) {
     PyObject *real = cr_real(token);
-    if (PyFunction_Check(real)) return cr_push_call(c, token, args, nargs, kwnames);
+    if (PyFunction_Check(real)) {
+        int foreign = cr_call_foreign(c, f, real, &(cr_arguments){ args, nargs, kwnames });
+        if (foreign == 1) return cr_push_call(c, token, args, nargs, kwnames);
+        PyObject *code = PyFunction_GET_CODE(real);
+        return foreign || cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_CODE, code) ? -1 : 0;
+    }
     if (PyMethod_Check(real)) return call_method_token(c, f, token, args, nargs, kwnames);
     if (cr_is_callable(real)) { /* compiled itself: as if it were not */
         PyObject *inner = cr_wrap_read(c, CR_READ_WRAPPED, cr_source_of(token), real, NULL, 0);
         int r = inner ? cr_call_value(c, f, inner, args, nargs, kwnames) : -1;
         Py_XDECREF(inner);
         return r;
+    }
+    if (PyWeakref_CheckRefExact(real) && !nargs && !kwnames) {
+        PyObject *referent = cr_wrap_read(c, CR_READ_REFERENT, cr_source_of(token), real, NULL, 0);
+        return referent ? cr_push(f, referent), 0 : -1;
     }
     if (cr_is_partial_type(Py_TYPE(real)))
         return cr_call_partial(c, f, token, &(cr_arguments){ args, nargs, kwnames });

@@ -113,6 +113,7 @@ bool cr_catch(cr_capture *c, PyObject *type) {
     }
     if (!PyType_IsSubtype(Py_TYPE(cr_real(c->raised)), (PyTypeObject *)type)) return false;
     Py_XDECREF(cr_take_raised(c));
+    Py_CLEAR(c->where); /* where capture ends is elsewhere */
     return true;
 }
 

@@ -6,6 +6,8 @@
 
 #include "python/py.h"
 
+#include <string.h>
+
 PyObject *cr_translate(cr_capture *c, PyObject *value) {
     return c->frontend && c->frontend->translate ? c->frontend->translate(value) : value;
 }
@@ -16,6 +18,25 @@ int cr_give(cr_capture *c, cr_call_frame *f, PyObject *result) {
     for (Py_ssize_t k = 0; PyTuple_Check(result) && k < PyTuple_GET_SIZE(result); k++)
         if (cr_check_result(c, PyTuple_GET_ITEM(result, k))) return Py_DECREF(result), -1;
     return cr_push(f, result), 0;
+}
+
+/* Read as anybody would: from the module that it is in. */
+PyObject *cr_class_of_result(cr_capture *c) {
+    PyTypeObject *type = c->frontend && c->frontend->borrow ? c->frontend->class_of_results() : NULL;
+    PyObject *module = type ? PyUnicode_InternFromString(c->frontend->name) : NULL, *value = NULL;
+    PyObject *name = module ? PyUnicode_InternFromString(strrchr(type->tp_name, '.') ? strrchr(type->tp_name, '.') + 1
+                                                                                      : type->tp_name)
+                            : NULL;
+    PyObject *real = name ? cr_read_now(CR_READ_MODULE, NULL, module, 0) : NULL;
+    PyObject *dict = real && PyModule_CheckExact(real) ? PyModule_GetDict(real) : NULL;
+    int32_t at = dict ? cr_source(&c->guards, CR_READ_MODULE, 0, module, 0) : CR_NO_SLOT;
+    if (at >= 0) at = cr_source(&c->guards, CR_READ_NAMESPACE, at, NULL, 0);
+    if (at >= 0 && cr_read_now(CR_READ_KEY, dict, name, 0) == (PyObject *)type)
+        value = cr_wrap_read(c, CR_READ_KEY, at, dict, name, 0);
+    Py_XDECREF(module);
+    Py_XDECREF(name);
+    if (!value && !PyErr_Occurred()) cr_break(c, "the class of a result is asked for");
+    return value;
 }
 
 /* Is there an object in it whose class decides what ops do? Tensors of the library itself do not. */

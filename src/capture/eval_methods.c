@@ -156,5 +156,8 @@ PyObject *cr_text(cr_capture *c, cr_call_frame *f, PyObject *value, bool as_repr
         if (cr_is_made(value) && PyExceptionInstance_Check(cr_real(value))) return exception_text(c, value, as_repr);
         if (!cr_has_special_of_object(value, "__str__")) break; /* object's asks for repr(), a class in C does not */
     }
+    PyTypeObject *meta = cr_is_token(value) && PyType_Check(cr_real(value)) ? Py_TYPE(cr_real(value)) : NULL;
+    if (meta && meta->tp_repr == PyType_Type.tp_repr && meta->tp_str == PyType_Type.tp_str)
+        return PyObject_Repr(cr_real(value)); /* a class, which is guarded with its version */
     return cr_break(c, "the text of something that is no constant is asked for"), NULL;
 }

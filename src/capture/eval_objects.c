@@ -41,6 +41,7 @@ PyObject *cr_type_value(cr_capture *c, PyObject *token) {
 /* Classes in C that objects made here may be of: an empty one has an empty payload. */
 static PyObject *empty_payload(PyTypeObject *base) {
     if (base == &PyDict_Type) return PyDict_New();
+    if (base == &PyODict_Type) return PyODict_New();
     if (base == &PyList_Type) return PyList_New(0);
     if (base == &PySet_Type) return PySet_New(NULL);
     return NULL;
@@ -48,7 +49,7 @@ static PyObject *empty_payload(PyTypeObject *base) {
 
 static bool is_makeable(PyTypeObject *base) {
     return base == &PyBaseObject_Type || base == &PyDict_Type || base == &PyList_Type || base == &PyTuple_Type ||
-           base == &PySet_Type || PyExceptionClass_Check((PyObject *)base);
+           base == &PySet_Type || base == &PyODict_Type || PyExceptionClass_Check((PyObject *)base);
 }
 
 int cr_make_object(cr_capture *c, cr_call_frame *f, PyObject *type, PyTypeObject *base, const PyObject *args,

@@ -92,7 +92,9 @@ static int step(cr_capture *c) {
 static int advance(cr_capture *c, const cr_call_frame *base) {
     if (!step(c)) return c->reason ? -1 : 0;
     if (!c->reason && PyErr_Occurred()) cr_note_place(c);
-    return cr_unwind(c, base);
+    if (cr_unwind(c, base)) return -1;
+    Py_CLEAR(c->where); /* it was handled: where capture ends is elsewhere */
+    return 0;
 }
 
 int cr_run_until(cr_capture *c, cr_call_frame *f) {

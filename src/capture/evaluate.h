@@ -295,6 +295,7 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
                     PyObject *kwnames);
 /* A function in C of a library with foreign tensors (eval_foreign.c); as cr_call_value. 1: it is none. */
 int cr_call_foreign(cr_capture *c, cr_call_frame *f, PyObject *callable, const cr_arguments *a);
+PyObject *cr_class_of_result(cr_capture *c); /* of a tensor that an op gave, as a value; NULL: exception or break */
 /* Pushes what a function in C returned; NULL: -1. */
 int cr_give(cr_capture *c, cr_call_frame *f, PyObject *result);
 /* What an op gave, as the library of the program shows it. Consumes it. NULL: exception or break. */

@@ -132,6 +132,7 @@ static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key,
     case CR_READ_METHOD_SELF: return PyMethod_GET_SELF(parent);
     case CR_READ_NAMESPACE: return PyModule_GetDict(parent);
     case CR_READ_WRAPPED: return cr_callable_wrapped(parent);
+    case CR_READ_REFERENT: return PyWeakref_CheckRefExact(parent) ? PyWeakref_GET_OBJECT(parent) : NULL;
     default: return function_part(read, parent, key, index);
     }
 }
@@ -418,6 +419,7 @@ static PyObject *source_text(const cr_guards *g, int32_t slot) {
     case CR_READ_METHOD_SELF: text = PyUnicode_FromFormat("%U.__self__", parent); break;
     case CR_READ_NAMESPACE: text = PyUnicode_FromFormat("%U.__dict__", parent); break;
     case CR_READ_WRAPPED: text = PyUnicode_FromFormat("%U.__wrapped__", parent); break;
+    case CR_READ_REFERENT: text = PyUnicode_FromFormat("%U()", parent); break;
     default: text = Py_NewRef(parent);
     }
     Py_DECREF(parent);

@@ -42,7 +42,8 @@ typedef enum cr_read {
     CR_READ_FIELD,      /* the object `index` bytes behind its beginning: __slots__, fields of classes in C */
     CR_READ_METHOD_FUNCTION, CR_READ_METHOD_SELF,
     CR_READ_NAMESPACE,  /* a module's dict */
-    CR_READ_WRAPPED     /* what a compiled callable was made of */
+    CR_READ_WRAPPED,    /* what a compiled callable was made of */
+    CR_READ_REFERENT    /* what a weak reference refers to; None when it is gone */
 } cr_read;
 
 typedef enum cr_holds {

@@ -342,7 +342,7 @@ static bool is_library_constant(PyObject *o) {
 }
 
 bool cr_is_held_constant(PyObject *o) {
-    if (is_singleton(o) || is_c_function(o)) return true;
+    if (is_singleton(o) || is_c_function(o) || PyCode_Check(o)) return true;
     if (PyType_Check(o)) return !cr_is_python_class((PyTypeObject *)o);
     return is_library_constant(o);
 }
@@ -605,7 +605,7 @@ PyObject *cr_operand(cr_capture *c, PyObject *value) {
     if (!cr_is_token(value)) return Py_NewRef(value);
     PyTypeObject *type = Py_TYPE(cr_real(value)), *base = cr_class_in_c(type);
     bool has_items = base == &PyDict_Type || base == &PyList_Type || base == &PyTuple_Type || base == &PySet_Type ||
-                     type == &PyODict_Type;
+                     base == &PyODict_Type;
     if (!has_items || !has_plain_items(type, base)) return Py_NewRef(value);
     PyObject *payload = cr_payload(c, value);
     return payload || PyErr_Occurred() || c->reason ? payload : Py_NewRef(value);

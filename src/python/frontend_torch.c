@@ -18,6 +18,7 @@ static struct { /* once: told when torch is first used by a captured program */
     PyObject *build, *translate, *set_grad, *default_dtype;
     PyObject *set_frames;     /* with what torch.compile looks at frames: sets another, or None; gives the old one */
     PyObject *questions;      /* tuple: grad mode, inference mode, default dtype; then what must be 0, False or None */
+    PyObject *levels;         /* the module that counts levels of forward-mode derivatives, from -1 */
     PyGetSetDescrObject *requires_grad;
 } torch;
 
@@ -138,8 +139,20 @@ static int ask(Py_ssize_t i) {
     return truth;
 }
 
+/* Tensors may carry tangents, which nothing of them shows. */
+static bool is_forward_mode(void) {
+    static PyObject *name; /* once */
+    if (!name && !(name = PyUnicode_InternFromString("_current_level"))) return PyErr_Clear(), true;
+    PyObject *level = PyObject_GetAttr(torch.levels, name);
+    bool inside = !level || PyLong_AsLong(level) >= 0;
+    Py_XDECREF(level);
+    PyErr_Clear();
+    return inside;
+}
+
 static uint64_t ambient(void) {
-    uint64_t word = (ask(GRAD) ? CR_AMBIENT_GRAD : 0u) | (ask(INFERENCE) ? CR_AMBIENT_INFERENCE : 0u);
+    uint64_t word = (ask(GRAD) ? CR_AMBIENT_GRAD : 0u) | (ask(INFERENCE) ? CR_AMBIENT_INFERENCE : 0u) |
+                    (is_forward_mode() ? CR_AMBIENT_PLAIN : 0u);
     for (Py_ssize_t i = DEFAULT_DTYPE; i < PyTuple_GET_SIZE(torch.questions); i++)
         if (ask(i)) word |= CR_AMBIENT_PLAIN;
     return word;
@@ -159,11 +172,12 @@ static cr_row_kind row(PyObject *callable, PyObject **object) {
         [CR_ROW_CONSTANTS] = "constants", [CR_ROW_ASKS] = "asks", [CR_ROW_OVERRIDES] = "overrides",
         [CR_ROW_GET_GRAD] = "get_grad", [CR_ROW_SET_GRAD] = "set_grad",
     };
-    bool in_c = PyCFunction_CheckExact(callable) || Py_IS_TYPE(callable, &PyMethodDescr_Type) ||
+    bool in_c = PyFunction_Check(callable) || PyCFunction_CheckExact(callable) ||
+                Py_IS_TYPE(callable, &PyMethodDescr_Type) ||
                 (PyType_Check(callable) && !cr_is_python_class((PyTypeObject *)callable));
     if (!in_c) return CR_ROW_NONE;
     PyObject *found = PyDict_GetItemWithError(torch.rows, callable), *made = NULL;
-    if (!found && !PyErr_Occurred()) {
+    if (!found && !PyErr_Occurred() && !PyFunction_Check(callable)) { /* those in Python are told beforehand */
         found = made = PyObject_CallOneArg(torch.find, callable);
         if (made && PyDict_SetItem(torch.rows, callable, made)) found = NULL;
         Py_XDECREF(made); /* the dict has it */
@@ -249,14 +263,16 @@ const cr_frontend cr_frontend_torch = { /* once */
 /* ---- Python's side ---- */
 
 static PyObject *setup(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "tensor", "parameter", "ours", "constants", "find", "build", "translate", "set_grad",
-                             "default_dtype", "questions", "set_frames", NULL };
-    PyObject *tensor, *parameter, *ours, *constants, *find, *make, *show, *set_grad, *dtype, *questions, *set_frames;
+    static char *names[] = { "tensor", "parameter", "ours", "constants", "rows", "find", "build", "translate",
+                             "set_grad", "default_dtype", "questions", "levels", "set_frames", NULL };
+    PyObject *tensor, *parameter, *ours, *constants, *rows, *find, *make, *show, *set_grad, *dtype, *questions, *levels,
+        *set_frames;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!OOOOOO!O:_torch_frontend", names, &PyType_Type, &tensor,
-                                     &PyType_Type, &parameter, &PyDict_Type, &ours, &PyTuple_Type, &constants, &find,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!OOOOOO!OO:_torch_frontend", names, &PyType_Type, &tensor,
+                                     &PyType_Type, &parameter, &PyDict_Type, &ours, &PyTuple_Type, &constants,
+                                     &PyDict_Type, &rows, &find,
                                      &make, &show, &set_grad, &dtype, &PyTuple_Type, &questions,
-                                     &set_frames))
+                                     &levels, &set_frames))
         return NULL;
     if (PyTuple_GET_SIZE(questions) < FIRST_MODE || PyTuple_GET_SIZE(questions) > QUESTIONS)
         return PyErr_Format(PyExc_ValueError, "there are %zd questions", PyTuple_GET_SIZE(questions));
@@ -268,11 +284,11 @@ static PyObject *setup(PyObject *module, PyObject *args, PyObject *kwargs) {
     torch.requires_grad = (PyGetSetDescrObject *)wants;
     PyObject **const at[] = { (PyObject **)&torch.tensor, (PyObject **)&torch.parameter, &torch.ours, &torch.constants,
                               &torch.find, &torch.build, &torch.translate, &torch.set_grad, &torch.default_dtype,
-                              &torch.questions, &torch.set_frames };
+                              &torch.questions, &torch.levels, &torch.set_frames };
     PyObject *const given[] = { tensor, parameter, ours, constants, find, make, show, set_grad, dtype, questions,
-                                set_frames };
+                                levels, set_frames };
     for (size_t i = 0; i < CR_COUNT(at); i++) *at[i] = Py_NewRef(given[i]);
-    if (!(torch.rows = PyDict_New())) return NULL;
+    if (!(torch.rows = PyDict_Copy(rows))) return NULL;
     Py_RETURN_NONE;
 }
 

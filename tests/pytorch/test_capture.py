@@ -385,8 +385,71 @@ def test_nothing_is_kept_alive():
     assert seen() is None
 
 
-@pytest.mark.parametrize("name", ["mlp8", "pointwise", "resnet18", "mobilenet", "vit", "convnext"])
-def test_models_are_captured_whole(name, bench_model):
+def test_forward_mode_derivatives_are_torchs():
+    import torch.autograd.forward_ad as forward
+    run, x = compiled(lambda x: x * x * 3), torch.ones(3)
+    run(x)
+    with forward.dual_level():
+        result = forward.unpack_dual(run(forward.make_dual(x, torch.full((3,), 2.0))))
+    assert torch.equal(result.tangent, torch.full((3,), 12.0))
+
+
+def test_an_inference_tensor_is_written_once():
+    @cresset.compile
+    def f(x):
+        x.add_(1)
+        return x * 2
+    f(torch.ones(3))
+    with torch.inference_mode():
+        mine, theirs = torch.ones(3), torch.ones(3)
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        f(mine)
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        theirs.add_(1)
+    assert torch.equal(mine, theirs)
+
+
+def test_what_programs_ask_of_torch():
+    import weakref
+    weight = nn.Parameter(torch.ones(2))
+    reference = weakref.ref(weight)
+
+    def f(x):
+        y = x + 1
+        return (torch.compiler.is_compiling(), str(type(y)), type(y) is torch.Tensor, isinstance(x, nn.Parameter),
+                reference() is weight, hasattr(x, "no_such_thing"), x.dtype, x.shape, torch.finfo(x.dtype).eps,
+                torch.is_tensor(y), y.__class__.__name__, f.__code__.co_varnames)
+    run = compiled(f)
+    for _ in range(2):
+        for x in (torch.ones(2), weight):
+            assert run(x) == (True, *f(x)[1:])
+    assert all(e["reason"] is None for e in report(run))
+
+
+def test_loops_over_modules_go_on_behind_a_break():
+    layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(4)])
+
+    @cresset.compile(backend="eager")
+    def f(x):
+        for layer in layers:
+            x = layer(x)
+            x.data_ptr()
+        return x
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        assert torch.allclose(f(x), layers[3](layers[2](layers[1](layers[0](x)))), atol=1e-6)
+    entries = f._entries()
+    assert sum(e["ops"] for e in entries) == 2 and f._counts()["breaks"] >= 8  # the same entry for each iteration
+    assert all(e["reason"] is None or e["resumes"] for e in entries)
+
+
+@pytest.mark.parametrize("name, whole", [
+    ("mlp8", True), ("pointwise", True), ("resnet18", True), ("mobilenet", True), ("vit", True), ("convnext", True),
+    ("gpt2", True), ("lstm", True),
+    ("bert", False),     # inspect.signature() in each layer
+    ("llama", False),    # whole, unless torch._dynamo was imported, which replaces methods of modules
+])
+def test_models(name, whole, bench_model):
     model, args = bench_model(name)
     run = compiled(model.eval())
     with torch.no_grad():
@@ -394,5 +457,6 @@ def test_models_are_captured_whole(name, bench_model):
             ours, theirs = leaves(run(*args)), leaves(model(*args))
             for a, b in zip(ours, theirs, strict=True):
                 assert (a - b).abs().max() <= 1e-4 * b.abs().max() and a.stride() == b.stride()
-    assert_whole(run)
-    assert run._compiled._counts()["hits"] == 1
+    if whole:
+        assert_whole(run)
+        assert run._compiled._counts()["hits"] == 1

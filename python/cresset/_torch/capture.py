@@ -50,10 +50,18 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     add("get_grad", ("is_grad_enabled",))
     add("set_grad", ("_set_grad_enabled",))
     add("constants", ("finfo", "iinfo", "device", "Size", "promote_types", "can_cast", "result_type"))
+    for function in _compiling():
+        rows[function] = ("gives", True)
     for name in _META:
         if hasattr(cresset, name):
             rows[getattr(torch, name)] = ("op", getattr(cresset, name))
     return rows
+
+
+def _compiling() -> list[Any]:
+    """Functions in Python that ask whether a program is being compiled: it is."""
+    found = [getattr(torch.compiler, name, None) for name in ("is_compiling", "is_dynamo_compiling")]
+    return [f for f in [*found, getattr(torch._utils, "is_compiling", None)] if f is not None]
 
 
 _table: dict[Any, tuple[str, Any]] = {}
@@ -134,8 +142,9 @@ def prepare() -> bool:
         _C._torch_frontend(tensor=torch.Tensor, parameter=torch.nn.Parameter, ours=_pairs,
                            constants=(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo,
                                       torch.iinfo, torch.Size),
-                           find=find, build=running.build, translate=translate, set_grad=torch._C._set_grad_enabled,
-                           default_dtype=torch.float32, questions=_questions(),
+                           rows=_table, find=find, build=running.build, translate=translate,
+                           set_grad=torch._C._set_grad_enabled,
+                           default_dtype=torch.float32, questions=_questions(), levels=torch.autograd.forward_ad,
                            set_frames=torch._C._dynamo.eval_frame.set_eval_frame)
         _ready.append(True)
     return True

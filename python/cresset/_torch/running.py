@@ -74,7 +74,7 @@ class Plan:
     def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: bool):
         self.shape = shape = Shape(graph)
         self.native = native
-        self.wanted = [i for i, t in enumerate(examples) if records and t.requires_grad]
+        self.wanted = [i for i, t in enumerate(examples) if records and isinstance(t, torch.Tensor) and t.requires_grad]
         self._check_kinds()
         try:
             form = _C._functional_form(graph, bool(self.wanted))
@@ -82,7 +82,7 @@ class Plan:
             raise NotImplementedError(f"what the program writes has no functional form: {error}") from None
         self.graph, self.mutated = form or (graph, ())
         self._check_writes(examples)
-        self.functional = Shape(self.graph)
+        self.functional = Shape(self.graph) if form else shape
         self.live: set[int] = set()
         if self.wanted:
             wrt = tuple(i in set(self.wanted) for i in range(len(examples)))
@@ -179,6 +179,14 @@ def _views(plan: Plan) -> list[Callable[[Any, Any], Any]]:
     return [makers[row[0]](*row[1:]) for row in plan.outputs]
 
 
+def _may_write(plan: Plan, inputs: Any) -> None:
+    """Raises before anything has happened where torch would refuse to write: the call then runs plain."""
+    for i, history in zip(plan.mutated, plan.histories):
+        t = inputs[i]
+        if t.is_inference() or (history and t.requires_grad and t.is_leaf):
+            raise RuntimeError("an input cannot be written")
+
+
 def _write(plan: Plan, inputs: Any, results: Any) -> None:
     for i, k, bumps, history in zip(plan.mutated, plan.new_values, plan.bumps, plan.histories):
         if history:
@@ -194,6 +202,8 @@ def _with_epilogue(plan: Plan, code: Any) -> Any:
     takes = _views(plan)
 
     def run(*inputs: Any) -> list[Any]:
+        if plan.mutated:
+            _may_write(plan, inputs)
         results = code(*inputs)
         if plan.mutated:
             _write(plan, inputs, results)
@@ -209,7 +219,7 @@ def _as(grad: torch.Tensor | None, row: tuple[Any, ...]) -> torch.Tensor:
     _, _, (dtype, *_), sizes, strides = row
     if grad is None:
         return torch.empty_strided(sizes, strides, dtype=_TORCH[dtype]).zero_()
-    if grad.stride() == strides and grad.layout == torch.strided:
+    if grad.stride() == strides and type(grad) is torch.Tensor and not grad._is_zerotensor():
         return grad
     return torch.empty_strided(sizes, strides, dtype=grad.dtype).copy_(grad)
 
@@ -313,6 +323,8 @@ def _with_gradients(plan: Plan) -> Any:
     wanted, apply = plan.wanted, t.function.apply
 
     def run(*inputs: Any) -> list[Any]:
+        if plan.mutated:
+            _may_write(plan, inputs)
         results = apply(inputs, *[inputs[i] for i in wanted])
         if plan.mutated:
             _write(plan, inputs, results)
