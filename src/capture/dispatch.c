@@ -142,6 +142,7 @@ static int begin_value(cr_capture *c, const request *r, int i, int count, PyObje
 static int begin_frame(cr_capture *c, const request *r, PyObject *function) {
     cr_call_frame *f = cr_push_frame(c, function, r->at);
     int count = f ? f->code->co_nlocalsplus : 0;
+    c->midway = true;
     for (int i = 0; f && i < count; i++)
         if (begin_value(c, r, i, count, &f->locals[i])) return -1;
     for (int i = 0; f && i < r->depth; i++, f->top++)

@@ -247,22 +247,30 @@ HANDLER(LOAD_FAST_AND_CLEAR) { /* a comprehension's variable: what it hides come
 static int load(cr_capture *c, cr_call_frame *f, int slot) {
     return cr_do_LOAD_FAST(c, f, &(cr_instruction){ .arg = slot });
 }
-static void store(cr_call_frame *f, int slot) { Py_XSETREF(f->locals[slot], cr_pop(f)); }
+/* A variable gets another value, or none. What it held nobody has looked at, and it may go with that: whether its class
+ * has a finalizer is guarded. */
+static int drop_local(cr_capture *c, const cr_call_frame *f, int slot) {
+    PyObject *value = f->locals[slot];
+    if (!c->midway || f->back || !value || !cr_is_token(value) || !((cr_token *)value)->pending) return 0;
+    c->finalizes |= cr_has_finalizer(Py_TYPE(cr_real(value)));
+    return cr_guard_type(&c->guards, cr_source_of(value), Py_TYPE(cr_real(value)));
+}
+static int store(cr_capture *c, cr_call_frame *f, int slot) {
+    if (drop_local(c, f, slot)) return -1;
+    Py_XSETREF(f->locals[slot], cr_pop(f));
+    return 0;
+}
 HANDLER(LOAD_FAST_LOAD_FAST) { return load(c, f, i->arg >> 4) || load(c, f, i->arg & 15) ? -1 : 0; }
-HANDLER(STORE_FAST_LOAD_FAST) { return store(f, i->arg >> 4), load(c, f, i->arg & 15); }
-HANDLER(STORE_FAST_STORE_FAST) { return UNUSED, store(f, i->arg >> 4), store(f, i->arg & 15), 0; }
+HANDLER(STORE_FAST_LOAD_FAST) { return store(c, f, i->arg >> 4) || load(c, f, i->arg & 15) ? -1 : 0; }
+HANDLER(STORE_FAST_STORE_FAST) { return store(c, f, i->arg >> 4) || store(c, f, i->arg & 15) ? -1 : 0; }
 
 HANDLER(LOAD_CLOSURE) { return cr_do_LOAD_FAST(c, f, i); }
 
-HANDLER(STORE_FAST) {
-    UNUSED;
-    Py_XSETREF(f->locals[i->arg], cr_pop(f));
-    return 0;
-}
+HANDLER(STORE_FAST) { return store(c, f, i->arg); }
 
 HANDLER(DELETE_FAST) {
-    (void)c;
     if (!f->locals[i->arg]) return unbound(f, i->arg), -1;
+    if (drop_local(c, f, i->arg)) return -1;
     Py_CLEAR(f->locals[i->arg]);
     return 0;
 }

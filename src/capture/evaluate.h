@@ -108,6 +108,7 @@ typedef struct cr_capture {
     bool on_tensors;        /* the instruction works on a tensor: what it raises may be the fake's */
     int unfinished;         /* generators that wait inside of `try` or `with` */
     bool disposing;
+    bool midway;            /* it begins with a frame: nobody else may have what its variables hold */
     bool finalizes;         /* an object from outside has code that runs when it is dropped */
     int nesting;            /* of the containers that are walked through */
     cr_trace *trace;
@@ -164,6 +165,7 @@ bool cr_is_constant(PyObject *value);
 /* Containers that lie deeper in each other, or in themselves, are not captured: walking through them is recursion in C,
  * whatever limit the program sets for its own. */
 enum { CR_MAX_NESTING = 100 };
+bool cr_has_finalizer(const PyTypeObject *type); /* does code run when its objects are dropped? */
 bool cr_is_held_constant(PyObject *real); /* from outside: compared by identity and held */
 
 /* ---- open sizes and numbers (open.c, history.c) ---- */

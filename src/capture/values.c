@@ -370,6 +370,8 @@ static bool is_constant(PyObject *v, int nesting) {
 
 bool cr_is_constant(PyObject *v) { return is_constant(v, 0); }
 
+bool cr_has_finalizer(const PyTypeObject *type) { return type->tp_finalize || type->tp_del; }
+
 /* ---- wrapping ---- */
 
 static PyObject *wrap_tensor(cr_capture *c, PyObject *real, int32_t source) {
@@ -553,7 +555,7 @@ PyObject *cr_wrap(cr_capture *c, PyObject *real, int32_t source) {
     if (PyType_Check(real) ? cr_guard_class(&c->guards, source, (PyTypeObject *)real)
                            : cr_guard_type(&c->guards, source, Py_TYPE(real)))
         return NULL;
-    c->finalizes |= Py_TYPE(real)->tp_finalize || Py_TYPE(real)->tp_del;
+    c->finalizes |= cr_has_finalizer(Py_TYPE(real));
     return know(c, real, token_new(real, source, false), source, NULL);
 }
 
