@@ -408,8 +408,19 @@ static int add_all(PyObject *container, const char *method, PyObject *items) {
     return none ? 0 : -1;
 }
 
+/* All items of an iterable as a fresh list. Tensors give their rows; what runs user code refuses. */
+static PyObject *items_of(cr_capture *c, PyObject *value) {
+    PyObject *iterator = NULL;
+    int r = cr_call_special_now(c, c->frame, value, "__iter__", NULL, 0, &iterator);
+    PyObject *operand = r == 1 ? cr_operand(c, value) : iterator;
+    c->on_tensors = operand && cr_is_tensor_value(operand);
+    PyObject *list = operand ? PySequence_List(operand) : NULL;
+    Py_XDECREF(operand);
+    return list;
+}
+
 HANDLER(LIST_EXTEND) {
-    PyObject *given = cr_pop(f), *items = cr_operand(c, given);
+    PyObject *given = cr_pop(f), *items = cr_is_token(given) ? items_of(c, given) : Py_NewRef(given);
     int failed = items ? add_all(cr_peek(f, i->arg), "extend", items) : -1;
     Py_XDECREF(items);
     Py_DECREF(given);
@@ -462,17 +473,6 @@ HANDLER(DICT_MERGE) {
 }
 
 /* ---- taking apart ---- */
-
-/* All items of an iterable as a fresh list. Tensors give their rows; what runs user code refuses. */
-static PyObject *items_of(cr_capture *c, PyObject *value) {
-    PyObject *iterator = NULL;
-    int r = cr_call_special_now(c, c->frame, value, "__iter__", NULL, 0, &iterator);
-    PyObject *operand = r == 1 ? cr_operand(c, value) : iterator;
-    c->on_tensors = operand && cr_is_tensor_value(operand);
-    PyObject *list = operand ? PySequence_List(operand) : NULL;
-    Py_XDECREF(operand);
-    return list;
-}
 
 HANDLER(UNPACK_SEQUENCE) {
     PyObject *value = cr_pop(f), *list = items_of(c, value);

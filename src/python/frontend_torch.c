@@ -117,9 +117,8 @@ static bool check(const cr_stamp *stamp, PyObject *o) {
     const stamp_of *s = (const stamp_of *)stamp;
     cresset_value v;
     PyObject *kept = NULL;
-    if (Py_TYPE(o) != s->type || (s->version && s->type->tp_version_tag != s->version) || !cr_torch_is_plain(o))
-        return false;
-    if (cr_torch_read(o, &v, &kept)) return PyErr_Clear(), false;
+    if (Py_TYPE(o) != s->type || (s->version && s->type->tp_version_tag != s->version)) return false;
+    if (!cr_torch_peek(o, &v) && (!cr_torch_is_plain(o) || cr_torch_read(o, &v, &kept))) return PyErr_Clear(), false;
     bool same = v.dtype == s->dtype && v.rank == s->rank;
     for (int d = 0; same && d < v.rank; d++) same = v.size[d] == s->sizes[d] && v.stride[d] == s->sizes[v.rank + d];
     Py_XDECREF(kept);

@@ -143,6 +143,10 @@ int cr_torch_read(PyObject *o, cresset_value *out, PyObject **kept) {
     return -1;
 }
 
+bool cr_torch_peek(PyObject *o, cresset_value *out) {
+    return torch.layout.found && is_plain_class(o) && read_found(o, out) && (out->data || is_empty(out));
+}
+
 bool cr_torch_is_plain(PyObject *o) {
     cresset_value v;
     if (!is_plain_class(o)) return false;

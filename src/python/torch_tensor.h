@@ -16,6 +16,8 @@
  * reference, NULL where there is none): a copy without lazy bits. 0; -1: exception, when it is no plain strided
  * tensor on the CPU. */
 int cr_torch_read(PyObject *o, cresset_value *out, PyObject **kept);
+/* The same by the offsets found, without calling anything; false: they do not say all of it. */
+bool cr_torch_peek(PyObject *o, cresset_value *out);
 /* Is its memory what its elements are, without a minus or conjugation to be carried out? Never fails. */
 bool cr_torch_is_plain(PyObject *o);
 /* A tensor of ours on memory that is somebody else's, who must outlive it. And is it such a one? */

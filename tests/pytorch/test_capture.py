@@ -426,6 +426,20 @@ def test_what_programs_ask_of_torch():
     assert all(e["reason"] is None for e in report(run))
 
 
+def test_containers_of_parameters_spread_out():
+    class Summed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ParameterList([nn.Parameter(torch.randn(2)) for _ in range(3)])
+
+        def forward(self, x):
+            return torch.stack([x, *self.parts]).sum(0)
+    model = Summed()
+    run, x = compiled(model), torch.randn(2)
+    assert torch.allclose(run(x), model(x))
+    assert_whole(run)
+
+
 def test_loops_over_modules_go_on_behind_a_break():
     layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(4)])
 

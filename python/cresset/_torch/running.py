@@ -283,20 +283,20 @@ class Training:
 def _make_function(t: Training) -> Any:
     plan = t.plan
     wanted, mutated = plan.wanted, set(plan.mutated)
-    first_extra = t.nresults
+    first_extra, number_at, code = t.nresults, t.number_at, t.forward
+    saved_of = [(kind == "input", at) for kind, at in t.saved]
 
     class Captured(torch.autograd.Function):
         """A captured graph."""
 
         @staticmethod
         def forward(ctx: Any, inputs: Any, *wanted: Any) -> Any:  # unused wanted: torch's engine reads them
-            given = t.forward(*inputs)
-            saved = []
-            for kind, at in t.saved:
-                kept = inputs[at] if kind == "input" else given[at]
-                saved.append(kept.clone() if kind == "input" and at in mutated else kept)
-            ctx.save_for_backward(*saved)
-            ctx.numbers = given[t.number_at:]
+            given = code(*inputs)
+            if saved_of:
+                ctx.save_for_backward(*[
+                    (inputs[at].clone() if at in mutated else inputs[at]) if is_input else given[at]
+                    for is_input, at in saved_of])
+            ctx.numbers = given[number_at:]
             ctx.set_materialize_grads(False)
             results = tuple(given[:first_extra])
             if t.hidden:
@@ -317,18 +317,33 @@ def _make_function(t: Training) -> Any:
     return Captured
 
 
+def _quick_apply(function: Any) -> Any:
+    """Function.apply without its look for transforms, under which no graph of ours is called."""
+    base = vars(torch._C._FunctionBase).get("apply") if hasattr(torch._C, "_FunctionBase") else None
+    return base.__get__(None, function) if hasattr(base, "__get__") else function.apply
+
+
 def _with_gradients(plan: Plan) -> Any:
     t = Training(plan)
-    takes = _views(plan)
-    wanted, apply = plan.wanted, t.function.apply
+    wanted, apply = plan.wanted, _quick_apply(t.function)
 
-    def run(*inputs: Any) -> list[Any]:
-        if plan.mutated:
-            _may_write(plan, inputs)
-        results = apply(inputs, *[inputs[i] for i in wanted])
-        if plan.mutated:
-            _write(plan, inputs, results)
-        return [take(inputs, results) for take in takes]
+    if plan.is_plain():
+        if wanted == list(range(len(plan.shape.inputs))):
+            def run(*inputs: Any) -> Any:
+                return apply(inputs, *inputs)
+        else:
+            def run(*inputs: Any) -> Any:
+                return apply(inputs, *[inputs[i] for i in wanted])
+    else:
+        takes = _views(plan)
+
+        def run(*inputs: Any) -> Any:
+            if plan.mutated:
+                _may_write(plan, inputs)
+            results = apply(inputs, *[inputs[i] for i in wanted])
+            if plan.mutated:
+                _write(plan, inputs, results)
+            return [take(inputs, results) for take in takes]
     run._codes = [t.forward, t.backward]
     return run
 
