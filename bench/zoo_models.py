@@ -30,6 +30,12 @@ TINY = dict(
 )
 
 
+def floats(out):
+    """The floating tensors in a result."""
+    leaves = torch.utils._pytree.tree_leaves(dict(out) if hasattr(out, "keys") else out)
+    return tuple(t for t in leaves if isinstance(t, torch.Tensor) and t.is_floating_point())
+
+
 class Tensors(torch.nn.Module):
     """A model whose result is a tuple of the floating tensors in what it gives."""
 
@@ -39,9 +45,7 @@ class Tensors(torch.nn.Module):
         self.fixed = fixed
 
     def forward(self, *args):
-        out = self.model(*args, **self.fixed)
-        leaves = torch.utils._pytree.tree_leaves(dict(out) if hasattr(out, "keys") else out)
-        return tuple(t for t in leaves if isinstance(t, torch.Tensor) and t.is_floating_point())
+        return floats(self.model(*args, **self.fixed))
 
 
 def _vision(name, size):

@@ -1,1 +1,0 @@
-"""What turns captured graphs into code: `registry` knows them by name."""
