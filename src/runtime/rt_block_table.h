@@ -95,7 +95,8 @@
     RT_NEAR(X, fmod, 2, rt__fmod_near(a, b), rt_fmod_f32(a, b), fmodf(a, b))                                           \
     RT_NEAR(X, remainder, 2, rt__fmod_near(a, b), rt__remainder_of_f32(b, rt_fmod_f32(a, b)), rt_remainder_f32(a, b))  \
     RT_NEAR(X, floordiv, 2, rt__fmod_near(a, b), rt__floordiv_of_f32(a, b, rt_fmod_f32(a, b)), rt_floordiv_f32(a, b))  \
-    X(lgamma, 1, f32, (a > 0) & (a < INFINITY), rt__lgamma_near(a), rt_lgamma_f32(a))
+    X(lgamma, 1, f32, (a > 0) & (a < INFINITY), rt__lgamma_near(a), rt_lgamma_f32(a))                                  \
+    X(pow, 2, f64, rt__pow_near_f64(a, b), rt_pow_f64(a, b), rt__pow_near_f64(a, b) ? rt_pow_f64(a, b) : pow(a, b))
 
 #define RT_BLOCK_SELECTS(X) X(f32) X(f64) X(i64) X(u64) X(c64) X(c128) X(b)
 
@@ -138,7 +139,7 @@
     X(nextafter, 2, K, K, nextafter(a, b)) X(floordiv, 2, K, K, rt_floordiv_##K(a, b))                                 \
     X(remainder, 2, K, K, rt_remainder_##K(a, b)) X(mantissa, 1, K, K, rt_mantissa_##K(a))                             \
     X(exponent, 1, K, K, rt_exponent_##K(a)) X(asinh, 1, K, K, asinh(a)) X(acosh, 1, K, K, acosh(a))                   \
-    X(pow, 2, K, K, pow(a, b)) RT_LOGS(X, K)                                                                           \
+    RT_LOGS(X, K)                                                                                                      \
     X(erfc, 1, K, K, erfc(a)) X(hypot, 2, K, K, hypot(a, b)) X(sinc, 1, K, K, rt_sinc_##K(a))                          \
     X(angle, 1, K, K, rt_angle_##K(a)) X(gelu, 1, K, K, rt_gelu_##K(a)) X(gelu_slope, 1, K, K, rt_gelu_slope_##K(a))   \
     X(lgamma, 1, K, K, rt_lgamma_##K(a)) X(digamma, 1, K, K, rt_digamma_##K(a)) X(erfinv, 1, K, K, rt_erfinv_##K(a))   \

@@ -8,6 +8,7 @@
 #define CRESSET_RT_MATH_H
 
 #include "runtime/rt.h"
+#include "runtime/rt_dmath.h"
 #include "runtime/rt_fspecial.h"
 
 #include <complex.h>

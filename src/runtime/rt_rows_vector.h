@@ -6,6 +6,7 @@
  *
  * Loads and stores take k, the number of lanes that exist: a loop needs no second body for its tail. Lanes that do not
  * exist read as 0 and are never written. */
+#include "runtime/rt_dmath.h"
 #include "runtime/rt_rows_call.h"
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
@@ -202,7 +203,10 @@ INLINE vd min_f64(vd a, vd b) { return select_f64(or_b(lt_f64(a, b), isnan_f64(a
 #define LIBM_F64(name) LANES1(vd, name##_f64, __builtin_##name)
 LIBM_F64(exp)
 LIBM_F64(exp2) LIBM_F64(expm1) LIBM_F64(log) LIBM_F64(log2) LIBM_F64(log10) LIBM_F64(log1p) LIBM_F64(tanh) LIBM_F64(erf)
-    LANES2(vd, pow_f64, __builtin_pow)
+INLINE double pow_lane(double a, double b) {
+    return rt__pow_near_f64(a, b) ? rt_pow_f64(a, b) : __builtin_pow(a, b);
+}
+LANES2(vd, pow_f64, pow_lane)
 INLINE vd gelu_f64(vd a) { return a * 0.5 * (1.0 + erf_f64(a * 0.7071067811865476)); }
 INLINE vd gelu_slope_f64(vd a) {
     return 0.5 * (1.0 + erf_f64(a * 0.7071067811865476)) + a * (0.3989422804014327 * exp_f64(a * a * -0.5));
