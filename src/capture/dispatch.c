@@ -267,8 +267,8 @@ static int check_promises(const cr_guards *g, const cr_numbers *n) {
                     (!p->bounded || (range.lo <= CR_MAX(2, p->range.lo) && range.hi >= p->range.hi));
         if (kept) continue;
         PyObject *place = cr_place_text(g, p->slot, p->dim, false), *all = PyList_New(0);
-        for (size_t k = 0; all && p->symbol && k < n->conditions.n; k++) {
-            PyObject *text = cr_expr_text(g, n->conditions.at[k]);
+        for (size_t k = 0; all && p->symbol && k < cr_env_cond_count(n->env); k++) {
+            PyObject *text = cr_expr_text(g, cr_env_cond(n->env, k).condition);
             if (!text || PyList_Append(all, text)) Py_CLEAR(all);
             Py_XDECREF(text);
         }

@@ -347,7 +347,7 @@ static int make_objects(run *r, PyObject *outputs) {
 }
 
 /* Numbers of the result, from those of the call. 1: done; 0: one cannot be computed in 64 bits: run plain; -1. */
-static int make_numbers(const run *r) {
+__attribute__((noinline)) static int make_numbers(const run *r) {
     const cr_entry *e = r->e;
     const cr_numbers *n = cr_guards_numbers(&e->guards);
     cr_sym_value small[SMALL], *values = n->symbols.n > SMALL ? PyMem_Malloc(n->symbols.n * sizeof *values) : small;

@@ -17,14 +17,35 @@ void cr_numbers_free(cr_numbers *n) {
     PyMem_Free(n);
 }
 
+/* Does the range of a symbol, which is checked anyway, say it? */
+static bool is_range(const cr_numbers *n, cr_sym condition) {
+    cr_sym_kind kind = cr_sym_kind_of(condition);
+    int64_t limit;
+    if (kind != CR_SYM_LE && kind != CR_SYM_LT && kind != CR_SYM_EQ) return false;
+    for (int k = 0; k < 2; k++) {
+        cr_sym symbol = cr_sym_operand(condition, (size_t)k);
+        if (!cr_sym_is_int(cr_sym_operand(condition, (size_t)!k), &limit)) continue;
+        for (size_t i = 0; i < n->symbols.n; i++) {
+            const cr_range r = n->symbols.at[i].range;
+            if (n->symbols.at[i].symbol != symbol) continue;
+            if (kind == CR_SYM_EQ) return r.lo == limit && r.hi == limit;
+            if (k == 0) return kind == CR_SYM_LE ? r.hi <= limit : r.hi < limit;
+            return kind == CR_SYM_LE ? r.lo >= limit : r.lo > limit;
+        }
+    }
+    return false;
+}
+
 int cr_numbers_seal(cr_numbers *n) {
     n->conditions.n = 0;
     for (size_t i = 0; i < n->symbols.n; i++) {
         cr_open_symbol *s = &n->symbols.at[i];
         if (cr_sym_type_of(s->symbol) == CR_TYPE_INT) s->range = cr_sym_range(n->env, s->symbol);
     }
-    for (size_t i = 0; i < cr_env_cond_count(n->env); i++)
-        if (cr_vec_push(&n->conditions, cr_env_cond(n->env, i).condition)) return PyErr_NoMemory(), -1;
+    for (size_t i = 0; i < cr_env_cond_count(n->env); i++) {
+        cr_sym condition = cr_env_cond(n->env, i).condition;
+        if (!is_range(n, condition) && cr_vec_push(&n->conditions, condition)) return PyErr_NoMemory(), -1;
+    }
     n->failed = SIZE_MAX;
     return 0;
 }

@@ -50,7 +50,7 @@ void cr_numbers_load(const cr_numbers *n, PyObject *const *slots, cr_sym_value *
 PyObject *cr_numbers_object(const cr_numbers *n, const cr_sym_value *values, cr_sym e);
 
 /* ---- how sizes were before: which of them change ---- */
-enum { CR_SEEN_TENSOR, CR_SEEN_INT, CR_SEEN_FLOAT };
+enum { CR_SEEN_TENSOR, CR_SEEN_NUMBER };
 typedef struct cr_seen { size_t first; int rank; uint32_t sizes, strides; } cr_seen; /* bits: those that changed */
 typedef struct cr_history {
     cr_map known;         /* (place, kind, path of the source) -> seen */

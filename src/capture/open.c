@@ -209,7 +209,7 @@ int cr_wrap_number(cr_capture *c, PyObject *real, int32_t source, PyObject **out
         const cr_open_symbol *s = &c->numbers->symbols.at[i];
         if (s->slot == source && s->dim == CR_ITSELF) return (*out = number_value(c, s->symbol)) ? 1 : -1;
     }
-    const cr_seen *seen = cr_note_seen(c, source, is_float ? CR_SEEN_FLOAT : CR_SEEN_INT, 0, &bits);
+    const cr_seen *seen = cr_note_seen(c, source, CR_SEEN_NUMBER, 0, &bits);
     if (!seen) return -1;
     bool opens = (seen->sizes && (c->dynamic & CR_DYNAMIC_AUTOMATIC)) ||
                  ((c->dynamic & CR_DYNAMIC_ALL) && is_given(c, source));
