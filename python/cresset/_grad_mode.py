@@ -1,12 +1,22 @@
 """no_grad, enable_grad, set_grad_enabled, inference_mode: context managers and decorators over the thread's flags."""
 import functools
+import threading
 
 from cresset import _C
+
+open_levels = threading.local()  # .duals: the open level of autograd.forward_ad, whose tangents are on the tape
+
+
+def _set_grad(value):
+    if not value and getattr(open_levels, "duals", None) is not None:
+        raise RuntimeError("no_grad() inside of forward_ad.dual_level() would lose tangents: dual numbers are kept on "
+                           "the tape; open it outside of the level, or use detach() for what has no derivative")
+    return _C._set_grad_enabled(value)
 
 
 class _Mode:
     """Sets a flag on entry and puts the old value back on exit. As a decorator, around each call."""
-    _set = staticmethod(_C._set_grad_enabled)
+    _set = staticmethod(_set_grad)
 
     def __init__(self, value):
         self._value = value
