@@ -8,6 +8,7 @@
 #include "trace/body.h"
 
 #include "graph/writes.h"
+#include "ops/formula.h"
 
 #include <stdio.h>
 
@@ -376,6 +377,25 @@ static cr_status find_origin(cr_trace *t, const cr_op *op) {
     return cr_graph_set_origin(t->graph, &t->origin);
 }
 
+static cr_status mark_required(const cr_op *op, uint16_t ret, const cr_arg *a) {
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(mark_required(op, ret, &a->u.list[i]));
+    if (a->kind != CR_ARG_TENSOR) return CR_OK;
+    cr_meta *m = &a->u.t->meta;
+    bool flows = cr_dtype_is_floating(m->dtype) || cr_dtype_is_complex(m->dtype);
+    if (flows) CR_TRY(cr_grad_flows(op->base, ret, m, &flows));
+    if (flows) m->flags |= CR_META_REQUIRES_GRAD;
+    return CR_OK;
+}
+
+/* A program that is differentiated ahead of time may ask its tensors whether they require grad, and go another way. */
+static cr_status require_results(const cr_op *op, const cr_arg *args, const cr_arg *results) {
+    bool needs = false;
+    if (!cr_ambient_get()->ahead || !cr_ambient_get()->grad) return CR_OK;
+    for (uint16_t i = 0; i < op->schema.nparams; i++) needs |= cr_arg_requires_grad(&args[i]);
+    for (uint16_t i = 0; i < cr_result_count(op) && needs; i++) CR_TRY(mark_required(op, i, &results[i]));
+    return CR_OK;
+}
+
 static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *results) {
     cr_trace *t = (cr_trace *)r;
     cr_arg converted[6];
@@ -425,6 +445,7 @@ static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, con
         if (s->params[i].writes) rebind_written(t, &args[i], &value);
     if (t->exports)
         for (uint16_t i = 0; i < cr_result_count(op); i++) rebind(t, &results[i], &shown);
+    status = require_results(op, args, results);
 out:
     *mode = saved;
     return status;

@@ -442,7 +442,7 @@ def test_a_view_of_a_leaf_made_in_no_grad():
     (lambda x: x.requires_grad_(), "requires_grad of a tensor cannot be changed .* set it before the call"),
     (lambda x: setattr(x, "requires_grad", True), "requires_grad of a tensor cannot be changed"),
     (lambda x: cresset.zeros(2).requires_grad_(), "requires_grad of a tensor cannot be changed"),
-    (lambda x: x.retain_grad(), r"retain_grad\(\) inside of a compiled function.* on an input before the call"),
+    (lambda x: (cresset.ones(2) * x).requires_grad_(), "requires_grad of a tensor cannot be changed"),
 ])
 def test_what_tensors_keep_of_gradients_is_settled_outside(change, said):
     def function(x):
@@ -451,11 +451,34 @@ def test_what_tensors_keep_of_gradients_is_settled_outside(change, said):
     with pytest.raises(cresset.UnsupportedError, match=said):
         aot_function(function, "nop")(cresset.ones(2))
     x = cresset.ones(2, requires_grad=True)
+    with pytest.raises(cresset.UnsupportedError, match="retain_grad.. inside of a compiled function.* before the call"):
+        aot_function(lambda x: x.retain_grad(), "nop")(x)
+    with pytest.raises(RuntimeError, match="can't retain_grad on Tensor that has requires_grad=False"):
+        aot_function(lambda x: (x.detach() * 2).retain_grad(), "nop")(x)
     assert aot_function(lambda x: x.requires_grad_() * 2, "nop")(x).requires_grad  # it does already
     y = x * 1
     y.retain_grad()
     aot_function(lambda y: (y * 3).sum(), "nop")(y).backward()
     assert y.grad.tolist() == [3.0, 3.0]
+
+
+def asked(m, x, told):
+    y = x * 2
+    row, other = y[0], m.ones(2, dtype=m.float64)
+    told.append([t.requires_grad for t in (x, y, row, y.t(), y.detach(), y.argmax(), y > 1, other)])
+    with m.no_grad():
+        told.append([(x * 3).requires_grad, x.requires_grad])
+    other.mul_(row)
+    told.append([other.requires_grad, *(t.requires_grad for t in y.unbind(0)), y.sort().indices.requires_grad])
+    return y + 1 if y.requires_grad else y - 1
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_tensors_say_whether_they_require_grad(grad):
+    told = [], []
+    theirs = asked(torch, numbers(2, 2).requires_grad_(grad), told[0])
+    mine = aot_function(lambda x: asked(cresset, x, told[1]), "nop")(ours(numbers(2, 2)).requires_grad_(grad))
+    assert told[1] == told[0] and close(mine, theirs)
 
 
 def leaves_in_order(m, door):
