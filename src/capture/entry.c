@@ -91,6 +91,14 @@ static bool is_unbounded_deque(PyObject *value) {
     return limit == Py_None;
 }
 
+/* What an op with several results gave: max(x, 0), whose class in C is made of a sequence. */
+static bool is_structure(PyObject *value) {
+    static PyObject *name; /* once */
+    if (!name && !(name = PyUnicode_InternFromString("n_sequence_fields"))) return PyErr_Clear(), false;
+    return PyTuple_Check(value) && !PyTuple_CheckExact(value) && !cr_is_python_class(Py_TYPE(value)) &&
+           _PyType_Lookup(Py_TYPE(value), name);
+}
+
 /* A container of a class in C that is made of a list: OrderedDict of its items, a set. */
 static int make_by_call(builder *b, PyObject *value, uint32_t *at) {
     bool ordered = PyODict_CheckExact(value);
@@ -226,7 +234,7 @@ static int make_own(builder *b, PyObject *value, uint32_t *at) {
     if (PyDict_CheckExact(value)) return make_dict(b, value, at);
     if (PySlice_Check(value)) return make_container(b, CR_MAKE_SLICE, &((PySliceObject *)value)->start, 3, at);
     if (PyODict_CheckExact(value) || PyAnySet_CheckExact(value)) return make_by_call(b, value, at);
-    if (is_unbounded_deque(value)) return make_by_call(b, value, at);
+    if (is_unbounded_deque(value) || is_structure(value)) return make_by_call(b, value, at);
     if (Py_IS_TYPE(value, &cr_py_size_type)) return make_size(b, value, at);
     if (PyFunction_Check(value)) return make_function(b, value, at);
     if (PyCell_Check(value)) return make_cell(b, value, at);

@@ -15,9 +15,8 @@ from torch_checks import CHANGES, apply, assert_same, backward, clones, leaves, 
 nn, F = torch.nn, torch.nn.functional
 # captured with breaks or not at all, and why
 BROKEN = {
-    "split_views": "results of one call that are views of one tensor", "conjugated": "a lazy conjugation leaves",
-    "chunk_of_made": "results that are views of one tensor that is none of them", "constant": "torch.tensor()",
-    "histogram": "no row", "complex": "a view of another dtype", "max_indices": "a structure is returned",
+    "conjugated": "a lazy conjugation leaves", "constant": "torch.tensor()", "histogram": "no row",
+    "complex": "a view of another dtype",
 }
 
 
@@ -352,6 +351,22 @@ def test_inputs_that_share_memory():
         own, their = make(torch.ones(3)), make(torch.ones(3))
         assert torch.equal(run(*own), f(*their))
         assert all(torch.equal(a, b) for a, b in zip(own, their))
+
+
+def test_views_of_one_tensor_that_is_not_returned():
+    def f(x):
+        return (x * 2).chunk(2)
+    x = torch.randn(4, requires_grad=True)
+    run = compiled(f)
+    a, b = run(x)
+    assert a._base is b._base and torch.equal(a, f(x)[0])
+    (a * 3).sum().backward()
+    assert torch.equal(x.grad, torch.tensor([6.0, 6.0, 0.0, 0.0]))
+    with torch.no_grad():
+        a, b = run(x)
+        a._base.zero_()
+        assert not a.any() and not b.any()
+    assert all(e["reason"] is None for e in report(run))
 
 
 def test_both_compilers_together():

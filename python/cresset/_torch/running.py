@@ -73,9 +73,14 @@ class Plan:
 
     def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: bool):
         self.shape = shape = Shape(graph)
+        self.given = len(shape.outputs)  # what the program gets; behind it, what some of that are views of
+        self._check_kinds()
+        roots = self._shared_roots()
+        if roots:
+            graph = _C._graph_giving(graph, roots)
+            shape.outputs += roots
         self.native = native
         self.wanted = [i for i, t in enumerate(examples) if records and isinstance(t, torch.Tensor) and t.requires_grad]
-        self._check_kinds()
         try:
             form = _C._functional_form(graph, bool(self.wanted))
         except RuntimeError as error:
@@ -88,7 +93,7 @@ class Plan:
             wrt = tuple(i in set(self.wanted) for i in range(len(examples)))
             self.live = set(_C._differentiate(self.graph, wrt, None)[3])
         self.kept: list[int] = []       # outputs of the functional graph that are the code's results
-        self.outputs = [self._output(k) for k in range(len(shape.outputs))]
+        self.outputs = [self._output(k) for k in range(self.given)]
         self.new_values = [self._keep(len(shape.outputs) + k) for k in range(len(self.mutated))]
         # versions go up as often as the program writes; statistics of batch norm are written without
         self.bumps = [shape.written.get(shape.inputs[i], 0) for i in self.mutated]
@@ -100,6 +105,13 @@ class Plan:
         for name in self.shape.outputs:
             if name is None or self.shape.values[name]["type"] != "tensor":
                 raise NotImplementedError("an output of the graph is no tensor")
+
+    def _shared_roots(self) -> tuple[str, ...]:
+        """Memory that several outputs are views of, and that is no output itself."""
+        seen = [self.shape.memory(name) for name in self.shape.outputs]
+        names = set(self.shape.outputs)
+        return tuple(m for m in dict.fromkeys(seen) if m not in names and m not in self.shape.inputs
+                     and len({n for n in names if self.shape.memory(n) == m}) > 1 and not self.shape.written.get(m))
 
     def _check_writes(self, examples: tuple[Any, ...]) -> None:
         for i in self.mutated:
