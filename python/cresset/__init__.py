@@ -3,6 +3,8 @@
 The work is done in the extension module `cresset._C`. Importing the package builds nothing: op functions, the Tensor
 type's methods and the submodules appear when they are first asked for.
 """
+import os as _os
+
 from cresset import _C
 from cresset._C import *  # noqa: F401,F403 - dtypes, device, Size, tensor, manual_seed, ...
 
@@ -28,6 +30,7 @@ _LAZY = {
                     "clear_autocast_cache".split(), "amp"),
     **dict.fromkeys("set_printoptions".split(), "_print"),
     **dict.fromkeys("cond while_loop".split(), "_higher_order"),
+    "vmap": "_vmap",
     **dict.fromkeys("sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum _check _check_index "
                     "_check_is_size _check_not_implemented _check_type _check_value _constrain_as_size "
                     "_constrain_as_value".split(), "_symbolic"),
@@ -41,7 +44,7 @@ _LAZY = {
 }
 _SUBMODULES = {"amp", "autograd", "func", "nn", "jit", "compiler", "cuda", "backends", "export", "library",
                "functional", "ops", "linalg", "fft", "special", "random", "return_types", "utils", "fx", "optim",
-               "_dynamo"}
+               "_dynamo", "_logging"}
 
 
 def __getattr__(name):
@@ -65,3 +68,8 @@ def __dir__():
     shown = (full for full in _C._op_names() if full.startswith("aten::") and _C._shown(full, "function"))
     names = {full.partition("::")[2].partition(".")[0] for full in shown}
     return sorted(names | set(globals()) | set(_LAZY) | _SUBMODULES | {"Tensor"})
+
+
+if "CRESSET_LOGS" in _os.environ:
+    from cresset._dynamo import logs as _logs
+    _logs.from_environment()

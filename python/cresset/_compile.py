@@ -16,31 +16,18 @@ import weakref
 from typing import Any, Callable
 
 from cresset import _C
-from cresset._dynamo.exc import BackendCompilerFailed, Unsupported
+from cresset._dynamo import utils
+from cresset._dynamo.backends import registry
+from cresset._dynamo.backends.registry import _backends, list_backends, register_backend
+from cresset._dynamo.exc import NotCallableError, Unsupported
 
 __all__ = ["compile", "list_backends", "register_backend"]
 
-# None: graphs run as they are; a text: native code is made of them
-_backends: dict[str, Callable[..., Any] | str | None] = {"eager": None, "native": "native", "inductor": "native"}
-
-
-def list_backends() -> list[str]:
-    """The names that compile(backend=...) knows."""
-    return sorted(_backends)
-
-
-def register_backend(compiler: Callable[..., Any] | None = None, name: str | None = None) -> Any:
-    """Makes backend(graph, example_inputs) -> callable known by a name; also a decorator."""
-    if compiler is None:
-        return lambda function: register_backend(function, name)
-    if not callable(compiler):
-        raise TypeError(f"a backend is a function (graph, example_inputs) -> callable, not a {type(compiler).__name__}")
-    _backends[name or compiler.__name__] = compiler
-    return compiler
-
-
 _made: weakref.WeakSet[Any] = weakref.WeakSet()  # what compile() has made, so that reset() finds it
 _kept: list[Any] | None = None  # the same, held, while a whole script is explained
+
+
+utils.start()
 
 
 def _reset() -> None:
@@ -83,40 +70,26 @@ def _make(owner: Any, compiler: Any, fullgraph: bool, dynamic: bool | None = Non
     return made
 
 
-class _Backend:
-    """A Python backend; what goes wrong in it is said with its name."""
-
-    def __init__(self, function: Callable[..., Any]):
-        self.function = function
-
-    def __call__(self, graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
-        named = getattr(self.function, "__name__", type(self.function).__name__)
-        name = getattr(self.function, "compiler_name", named)
-        try:
-            made = self.function(graph, example_inputs)
-        except Exception as error:
-            raise BackendCompilerFailed(f"backend {name!r} raised {type(error).__name__}: {error}") from error
-        if not callable(made):
-            raise BackendCompilerFailed(f"backend {name!r} returned a {type(made).__name__}, which cannot be called")
-        return made
-
-
 def _find_backend(backend: Any) -> Callable[..., Any] | str | None:
     """What _C._Compiled takes."""
     if isinstance(backend, str):
-        if backend not in _backends:
-            raise RuntimeError(f"there is no backend {backend!r}; list_backends() gives {list_backends()}")
-        backend = _backends[backend]
+        backend = registry.find(backend)
         if backend is None or isinstance(backend, str):
             return backend
     if not callable(backend):
-        raise TypeError(f"backend must be a name or a function, not a {type(backend).__name__}")
-    return _Backend(backend)
+        raise NotCallableError(f"backend must be a name or a function, not a {type(backend).__name__}")
+    from cresset._dynamo.backends.calling import Backend
+    return Backend(backend)
+
+
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
 
 
 def _check_options(mode: str | None, options: dict[str, Any] | None) -> None:
     if mode is not None and options is not None:
         raise RuntimeError("give either mode or options, not both")
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"there is no mode {mode!r}: there are {', '.join(map(repr, _MODES))}")
     if mode not in (None, "default"):
         raise NotImplementedError(f"mode={mode!r} is not there yet; 'default' is the one mode")
     if options:
@@ -132,28 +105,42 @@ def _code_owner(fn: Any) -> Any:
     if type(fn) is types.MethodType:
         return types.MethodType(_code_owner(fn.__func__), fn.__self__)
     if isinstance(fn, type):
-        raise TypeError(f"compile() takes a function, not the class {fn.__name__}: compile an instance, or a method")
+        raise TypeError(f"the class {fn.__name__} has no __call__ to capture: compile a method, or an instance")
     call = getattr(type(fn), "__call__", None)
     if type(call) is types.FunctionType:
         return types.MethodType(call, fn)
+    if not callable(fn):
+        raise NotCallableError(f"compile() takes a function, a module or a class, not a {type(fn).__name__}")
     raise TypeError(f"{fn!r} has no Python code to capture: wrap it, compile(lambda *args: f(*args))")
 
 
-def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "native",
+def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = None,
             mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False) -> Any:
     """A function or module that runs as `model` does, its tensor computations captured as graphs. Also a decorator.
 
     fullgraph: raises where a call cannot be one graph. dynamic: False captures every size as it is, True leaves sizes
-    open at once, None those that changed since an earlier capture. backend: a name of list_backends(), or a function
-    (graph, example_inputs) -> callable. disable: the very same object comes back."""
+    open at once, None those that changed since an earlier capture. backend: a name of list_backends() (None: "native",
+    or what set_default_backend() said), or a function (graph, example_inputs) -> callable. disable: the very same
+    object comes back."""
     if not hasattr(_C, "_Compiled"):
-        raise RuntimeError("compile() needs CPython 3.11: it looks into frames and dicts, which differ by version")
+        raise RuntimeError("compile() needs CPython 3.11 to 3.13: it looks into frames and dicts, which differ by "
+                           "version")
     _check_options(mode, options)
+    if backend is None:
+        from cresset.compiler import get_default_backend
+        backend = get_default_backend()
     compiler = _find_backend(backend)
     if model is None:
         return lambda fn: compile(fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
                                   disable=disable)
-    if disable or os.environ.get("CRESSET_DISABLE") == "1":
+    from cresset._dynamo import config
+    if disable or config.disable or os.environ.get("CRESSET_DISABLE") == "1":
+        return model
+    if config.verify_correctness and isinstance(compiler, str):
+        raise NotImplementedError("config.verify_correctness compares backends that are written in Python; native code "
+                                  "is compared by 'cresset compile --verify'")
+    if isinstance(model, type) and isinstance(vars(model).get("__call__"), types.FunctionType):
+        model.__call__ = _make(vars(model)["__call__"], compiler, fullgraph, dynamic)
         return model
     if _C._kind(model) == "module":
         return _compile_module(model, compiler, fullgraph, dynamic)

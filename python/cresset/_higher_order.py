@@ -17,9 +17,15 @@ _SYMBOLIC = (_C.SymInt, _C.SymFloat, _C.SymBool)
 _KEEP = "keep dtype and shape of what is carried from step to step"
 
 
+def _is_mapped(value: Any) -> bool:
+    """Does it stand for many examples, under vmap?"""
+    return _C.is_tensor(value) and _C._vmap_value(value) is not None
+
+
 def _is_fake(*values: Any) -> bool:
     """Is there anything to record, or without data?"""
-    return _C._is_recording() or any(isinstance(v, _SYMBOLIC) or (_C.is_tensor(v) and _C.is_fake(v)) for v in values)
+    return _C._is_recording() or any(isinstance(v, _SYMBOLIC) or (_C.is_tensor(v) and _C.is_fake(v)
+                                                                  and not _is_mapped(v)) for v in values)
 
 
 def _region(name: str, advice: str, error: type[RuntimeError], *args: Any) -> list[Any]:
@@ -130,6 +136,8 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     if _C.is_tensor(pred) and pred.dim() and any(isinstance(n, int) and n != 1 for n in pred.shape):
         raise RuntimeError(f"cond(): pred must be a bool or a tensor of one element, not {_shown(pred)}; reduce it "
                            f"with .any() or .all()")
+    if _is_mapped(pred):
+        return _cond_each(pred, true_fn(*operands), false_fn(*operands))
     if isinstance(pred, (bool, int, float)) or not (_is_fake(pred, *tree_flatten(operands)[0])):
         return (true_fn if pred else false_fn)(*operands)
     flat = (pred, *tree_flatten(operands)[0])
@@ -145,6 +153,25 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     no.body.lift(yes.body.lifted)
     advice = "true_fn and false_fn must agree in dtype, number of dimensions and order of strides"
     return tree_unflatten(_region("cond", advice, TorchRuntimeError, pred, *graphs, list(yes.body.lifted)), yes.spec)
+
+
+def _chosen(pred: Any, yes: list[Any], no: list[Any]) -> list[Any]:
+    """Of each example what its predicate says."""
+    import cresset
+    return [cresset.where(pred.reshape(()), a, b) for a, b in zip(yes, no)]
+
+
+def _cond_each(pred: Any, yes: Any, no: Any) -> Any:
+    """Under vmap, with a predicate of each example: both functions have run for all."""
+    (yes, spec), (no, other) = tree_flatten(yes), tree_flatten(no)
+    if spec != other:
+        raise UncapturedHigherOrderOpError("cond(): true_fn and false_fn must return the same structure")
+    for i, (a, b) in enumerate(zip(yes, no)):
+        if not _C.is_tensor(a) or not _C.is_tensor(b) or (a.dtype, a.shape) != (b.dtype, b.shape):
+            raise UncapturedHigherOrderOpError(
+                f"cond(): under vmap each example has what its predicate says, so result {i} of both functions must be "
+                f"a tensor of one dtype and shape; true_fn gives {_describe(a)} and false_fn {_describe(b)}")
+    return tree_unflatten(_chosen(pred, yes, no), spec)
 
 
 def _structure(recorded: _Recorded) -> str:
@@ -197,9 +224,13 @@ def _check_test(test: _Recorded) -> None:
 
 
 def _while_real(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: tuple[Any, ...], spec: Any) -> Any:
+    going = None  # under vmap: which examples go on
     while True:
         again = cond_fn(*carried)
-        if _C.is_tensor(again) and again.numel() != 1:
+        if _is_mapped(again):
+            going = again if going is None else going & again
+            again = _C._vmap_value(going).any()
+        elif _C.is_tensor(again) and again.numel() != 1:
             raise RuntimeError(f"while_loop(): cond_fn must return a bool or a bool tensor without dimensions, not "
                                f"{_describe(again)}")
         if not again:
@@ -209,7 +240,7 @@ def _while_real(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carrie
         if len(flat) != len(before):
             raise RuntimeError(f"while_loop(): body_fn gives {len(flat)} values for {len(before)} carried_inputs; give "
                                f"each of them back")
-        carried = tree_unflatten(flat, spec)
+        carried = tree_unflatten(flat if going is None else _chosen(going, flat, before), spec)
 
 
 # ---- along a dimension ----

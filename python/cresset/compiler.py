@@ -1,9 +1,86 @@
 """Questions that a program asks about who is running it, and what it says about what is compiled."""
+import dataclasses
 import functools
 
 from cresset import _C
 
-__all__ = ["is_compiling", "is_dynamo_compiling", "is_exporting", "disable", "set_stance"]
+__all__ = ["CacheInfo", "allow_in_graph", "assume_constant_result", "compile", "disable", "get_default_backend",
+           "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "load_cache_artifacts", "reset",
+           "save_cache_artifacts", "set_default_backend", "set_stance", "substitute_in_graph"]
+
+
+def compile(*args, **kwargs):
+    """As cresset.compile."""
+    from cresset import _compile
+    return _compile.compile(*args, **kwargs)
+
+
+def reset():
+    """As _dynamo.reset: forgets everything that was captured."""
+    from cresset import _dynamo
+    _dynamo.reset()
+
+
+def list_backends(exclude_tags=("debug", "experimental")):
+    """The names that compile(backend=...) knows, without those that have one of these tags."""
+    from cresset import _dynamo
+    return _dynamo.list_backends(exclude_tags)
+
+
+def allow_in_graph(fn):
+    """As _dynamo.allow_in_graph: the ops that fn calls are recorded, its code is not looked into."""
+    from cresset import _dynamo
+    return _dynamo.allow_in_graph(fn)
+
+
+def assume_constant_result(fn):
+    """As _dynamo.assume_constant_result: fn is called once, when something is captured."""
+    from cresset import _dynamo
+    return _dynamo.assume_constant_result(fn)
+
+
+def substitute_in_graph(original_fn, **options):
+    """As _dynamo.substitute_in_graph: captures inline the decorated function where `original_fn` is called."""
+    from cresset import _dynamo
+    return _dynamo.substitute_in_graph(original_fn, **options)
+
+
+_default_backend = "native"
+
+
+def set_default_backend(backend):
+    """The backend of functions that are compiled from now on without one; None: "native"."""
+    global _default_backend
+    from cresset import _compile
+    backend = "native" if backend is None else backend
+    _compile._find_backend(backend)  # an unknown one is told here
+    _default_backend = backend
+
+
+def get_default_backend():
+    return _default_backend
+
+
+@dataclasses.dataclass
+class CacheInfo:
+    """How many compiled libraries went into or came out of cache artifacts."""
+    artifacts: int
+
+    def empty(self):
+        return self.artifacts == 0
+
+
+def save_cache_artifacts():
+    """(bytes, CacheInfo): the code that this process compiled or found in its cache, for load_cache_artifacts()
+    elsewhere; None: there is none. Native code that is still being built is not in it."""
+    packed, count = _C._cache_pack()
+    return (packed, CacheInfo(count)) if count else None
+
+
+def load_cache_artifacts(serialized_artifacts):
+    """Puts such bytes into the cache of compiled code. They become code: load only what you trust. A machine with
+    another C compiler or another release of Cresset asks for other entries, and compiles."""
+    return CacheInfo(_C._cache_unpack(serialized_artifacts))
 
 
 def is_exporting():
@@ -50,7 +127,8 @@ def disable(fn=None, recursive=True, *, reason=None):
             fn = fn._orig_mod
         return OptimizedModule(fn, _disable_function(fn.__call__, recursive))
     if not callable(fn):
-        raise TypeError(f"disable() takes a function, a module or a class, not a {type(fn).__name__}")
+        from cresset._dynamo.exc import NotCallableError
+        raise NotCallableError(f"disable() takes a function, a module or a class, not a {type(fn).__name__}")
     return _disable_function(fn, recursive)
 
 
@@ -62,7 +140,12 @@ class set_stance:
     "eager_on_recompile": what was captured is used, other calls run plain; "fail_on_recompile": other calls raise,
     naming the guard that failed. As a context manager or decorator it puts the old one back."""
 
-    def __init__(self, stance="default"):
+    def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
+        if skip_guard_eval_unsafe or force_backend is not None:
+            raise NotImplementedError("set_stance(): skip_guard_eval_unsafe and force_backend are not there: guards "
+                                      "are always checked, and a function keeps the backend that it was compiled with")
+        if is_dynamo_compiling():
+            raise RuntimeError("set_stance() is called in a captured function: call it before")
         if stance not in _STANCES:
             raise RuntimeError(f"set_stance(): {stance!r} is no stance; there are {', '.join(map(repr, _STANCES))}")
         self.stance = _STANCES.index(stance)

@@ -70,6 +70,7 @@ static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     k->d.backend = Py_NewRef(backend);
     k->d.unsupported = Py_NewRef(unsupported);
     k->d.limit = limit;
+    k->d.owner = (PyObject *)k;
     k->d.dynamic = dynamic;
     return (PyObject *)k;
 }
@@ -204,31 +205,75 @@ static PyObject *tier_of(const cr_entry *e) {
     return tier ? tier : Py_BuildValue("z", cr_entry_tier(e));
 }
 
-static int add_data(cr_entry *e, const cr_cache *c, int32_t at, void *list) {
-    PyObject *guards = PyList_New(0), *misses = PyList_New(0), *graph = NULL;
-    PyCodeObject *code = (PyCodeObject *)c->code;
-    const cr_code *instructions = cr_code_get(code);
+static PyObject *guards_data(const cr_entry *e, PyObject *misses) {
+    PyObject *guards = PyList_New(0);
     for (size_t i = 0; guards && i < e->guards.rows.n; i++) {
         PyObject *text = cr_guard_text(&e->guards, i), *missed = PyLong_FromUnsignedLong(e->guards.rows.at[i].misses);
-        if (!text || !missed || !misses || PyList_Append(guards, text) || PyList_Append(misses, missed))
-            Py_CLEAR(guards);
+        if (!text || !missed || PyList_Append(guards, text) || PyList_Append(misses, missed)) Py_CLEAR(guards);
         Py_XDECREF(text);
         Py_XDECREF(missed);
     }
-    if (e->graph) cr_graph_retain(e->graph);
-    graph = e->graph ? cr_py_graph_new(e->graph) : Py_NewRef(Py_None);
-    if (!guards || !graph || !instructions) return Py_XDECREF(guards), Py_XDECREF(misses), Py_XDECREF(graph), -1;
+    return guards;
+}
+
+/* `whole`: with the graph and the guards, whose texts take their time. */
+static PyObject *entry_data(const cr_entry *e, const cr_cache *c, int32_t at, bool whole) {
+    PyCodeObject *code = (PyCodeObject *)c->code;
+    const cr_code *instructions = cr_code_get(code);
+    if (!instructions) return NULL;
     int line = at < 0 ? code->co_firstlineno : PyCode_Addr2Line(code, instructions->at[at].own * 2);
-    PyObject *row = Py_BuildValue("{s:O,s:O,s:i,s:i,s:O,s:O,s:N,s:n,s:N,s:N,s:n,s:N,s:K,s:d,s:d,s:d}", "function",
-                                  code->co_qualname, "file", code->co_filename, "at", at, "line", line, "reason",
-                                  e->reason ? e->reason : Py_None, "resumes", e->resumes ? Py_True : Py_False, "graph",
-                                  graph, "ops", (Py_ssize_t)e->ops, "guards", guards, "misses", misses, "effects",
+    PyObject *row = Py_BuildValue("{s:O,s:O,s:O,s:i,s:i,s:O,s:O,s:n,s:n,s:N,s:K,s:d,s:d,s:d}", "function",
+                                  code->co_qualname, "file", code->co_filename, "code", code, "at", at, "line", line,
+                                  "reason", e->reason ? e->reason : Py_None, "resumes",
+                                  e->resumes ? Py_True : Py_False, "ops", (Py_ssize_t)e->ops, "effects",
                                   (Py_ssize_t)e->effects.n, "tier", tier_of(e), "hits",
-                                  (unsigned long long)e->hits, "capture_seconds", e->capture_seconds, "compile_seconds",
-                                  e->compile_seconds, "run_seconds", e->run_seconds);
+                                  (unsigned long long)e->hits, "capture_seconds", e->capture_seconds,
+                                  "compile_seconds", e->compile_seconds, "run_seconds", e->run_seconds);
+    if (!row || !whole) return row;
+    if (e->graph) cr_graph_retain(e->graph);
+    PyObject *graph = e->graph ? cr_py_graph_new(e->graph) : Py_NewRef(Py_None), *misses = PyList_New(0);
+    PyObject *guards = misses ? guards_data(e, misses) : NULL;
+    if (!graph || !guards || PyDict_SetItemString(row, "graph", graph) ||
+        PyDict_SetItemString(row, "guards", guards) || PyDict_SetItemString(row, "misses", misses))
+        Py_CLEAR(row);
+    Py_XDECREF(graph);
+    Py_XDECREF(guards);
+    Py_XDECREF(misses);
+    return row;
+}
+
+static int add_data(cr_entry *e, const cr_cache *c, int32_t at, void *list) {
+    PyObject *row = entry_data(e, c, at, true);
     int failed = row ? PyList_Append(list, row) : -1;
     Py_XDECREF(row);
     return failed;
+}
+
+/* ---- who wants to know ---- */
+
+static PyObject *observer; /* called with (compiled, entry, why); NULL: nobody */
+static bool observes_all;  /* entries with graph and guards */
+
+bool cr_is_observed(void) { return observer != NULL; }
+
+void cr_observe(cr_dispatcher *d, cr_entry *e, const cr_cache *c, int32_t at, PyObject *why) {
+    PyObject *self = d->owner ? d->owner : Py_None, *seen = Py_XNewRef(observer);
+    PyObject *data = seen ? entry_data(e, c, at, observes_all) : NULL;
+    PyObject *done = data ? PyObject_CallFunctionObjArgs(seen, self, data, why ? why : Py_None, NULL) : NULL;
+    if (!done && seen) PyErr_WriteUnraisable(seen);
+    Py_XDECREF(done);
+    Py_XDECREF(data);
+    Py_XDECREF(seen);
+}
+
+static PyObject *set_observer(PyObject *module, PyObject *args) {
+    PyObject *function;
+    int all;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Op:_set_observer", &function, &all)) return NULL;
+    observes_all = all;
+    Py_XSETREF(observer, function == Py_None ? NULL : Py_NewRef(function));
+    Py_RETURN_NONE;
 }
 
 static PyObject *entries(PyObject *self, PyObject *unused) {
@@ -279,12 +324,37 @@ static PyObject *reset(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+/* Everything captured of one code object, wherever it was reached. */
+static PyObject *forget(PyObject *self, PyObject *code) {
+    cr_dispatcher *d = &((callable *)self)->d;
+    Py_ssize_t dropped = 0;
+    for (size_t i = d->caches.n; i-- > 0;) {
+        cr_cache *c = d->caches.at[i];
+        if (c->code != code) continue;
+        memmove(d->caches.at + i, d->caches.at + i + 1, (d->caches.n - i - 1) * sizeof *d->caches.at);
+        d->caches.n--;
+        dropped++;
+        cr_cache_release(c);
+        if (i > d->caches.n) i = d->caches.n; /* releasing may have run Python code */
+    }
+    return PyLong_FromSsize_t(dropped);
+}
+
+static PyObject *get_compiler_config(PyObject *self, PyObject *unused) {
+    PyObject *backend = ((callable *)self)->d.backend;
+    (void)unused;
+    if (backend == Py_None || PyUnicode_Check(backend)) Py_RETURN_NONE;
+    return PyObject_CallMethod(backend, "get_compiler_config", NULL);
+}
+
 static PyMethodDef methods[] = {
     { "_entries", entries, METH_NOARGS,
-      "What was captured: [{function, file, at, line, reason, resumes, graph, ops, guards, misses (of each guard), "
-      "effects, tier, hits, capture_seconds, compile_seconds, run_seconds}]." },
+      "What was captured: [{function, file, code, at, line, reason, resumes, graph, ops, guards, misses (of each "
+      "guard), effects, tier, hits, capture_seconds, compile_seconds, run_seconds}]." },
     { "_counts", counts, METH_NOARGS, "How calls went: {captures, hits, misses, plain, failed, breaks}." },
     { "_wait", wait_for_tiers, METH_NOARGS, "Waits until native code that is being built is there." },
+    { "get_compiler_config", get_compiler_config, METH_NOARGS, "What the backend's own get_compiler_config() says." },
+    { "_forget", forget, METH_O, "_forget(code): forgets what was captured of it; how many places knew it." },
     { "_reset", reset, METH_NOARGS, "Forgets everything captured." },
     { "__deepcopy__", deepcopy, METH_O, NULL },
     { "__reduce__", reduce, METH_NOARGS, NULL },
@@ -293,6 +363,7 @@ static PyMethodDef methods[] = {
 static PyGetSetDef attributes[] = {
     { "__class__", get_class, NULL, NULL, NULL },
     { "__wrapped__", get_wrapped, NULL, "The function or method that was compiled.", NULL },
+    { "_torchdynamo_orig_callable", get_wrapped, NULL, "The same, by PyTorch's name.", NULL },
     { "__doc__", get_of_wrapped, set_own, NULL, "__doc__" },
     { "__module__", get_of_wrapped, set_own, NULL, "__module__" },
     { "__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL },
@@ -381,6 +452,23 @@ static PyObject *call_plain(PyObject *module, PyObject *args) {
     return result;
 }
 
+static PyObject *call_cached(PyObject *module, PyObject *args) {
+    PyObject *function, *given, *keywords;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!O!:_call_cached", &function, &PyTuple_Type, &given, &PyDict_Type, &keywords))
+        return NULL;
+    cr_run_only_begin();
+    PyObject *result = PyObject_Call(function, given, keywords);
+    cr_run_only_end();
+    return result;
+}
+
+static PyObject *use_substitutes(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    cr_has_substitutes = true;
+    Py_RETURN_NONE;
+}
+
 static PyObject *set_stance(PyObject *module, PyObject *number) {
     long stance = PyLong_AsLong(number), before = cr_capture_stance;
     (void)module;
@@ -397,6 +485,13 @@ static PyMethodDef functions[] = {
     { "_call_plain", call_plain, METH_VARARGS,
       "_call_plain(fn, args, kwargs, recursive): fn(*args, **kwargs); captures end before it, and (recursive) compiled "
       "functions run plain inside of it." },
+    { "_call_cached", call_cached, METH_VARARGS,
+      "_call_cached(fn, args, kwargs): fn(*args, **kwargs); compiled functions capture nothing inside of it." },
+    { "_set_observer", set_observer, METH_VARARGS,
+      "_set_observer(fn, all): fn(compiled, entry, why) is told of entries that are made; all: with graph and guards. "
+      "fn None: nobody is." },
+    { "_use_substitutes", use_substitutes, METH_NOARGS,
+      "Captures look for functions that stand in for those in C (cresset._dynamo.rules)." },
     { "_set_stance", set_stance, METH_O, "_set_stance(n): what compiled functions do; gives what they did before." },
     { "_capture_switches", (PyCFunction)(void (*)(void))set_switches, METH_VARARGS | METH_KEYWORDS,
       "_capture_switches(*, miss_once, fail_graphs, every): every guard misses once; every graph fails; captures end "

@@ -13,12 +13,14 @@
 cr_switches cr_capture_switches;
 bool cr_capture_timed;
 cr_stance cr_capture_stance;
-static _Thread_local int plain_depth;
+static _Thread_local int plain_depth, run_only_depth;
 static _Thread_local bool capturing;
 
 bool cr_is_capturing(void) { return capturing; }
 void cr_plain_begin(void) { plain_depth++; }
 void cr_plain_end(void) { plain_depth--; }
+void cr_run_only_begin(void) { run_only_depth++; }
+void cr_run_only_end(void) { run_only_depth--; }
 
 static double seconds_now(void) {
     struct timespec now;
@@ -301,6 +303,29 @@ static int check_fresh(const request *r, cr_entry *e, PyObject **slots) {
     return e->reason ? 0 : -1;
 }
 
+/* What did not hold of the entry made last, in words. New reference. */
+static PyObject *what_failed(const request *r, const cr_place *p) {
+    if (!p->entries.n)
+        return PyUnicode_FromString(r->cache->captures ? "calls have ever other numbers of arguments"
+                                                       : "nothing was captured yet");
+    cr_guards *g = &p->entries.at[0]->guards;
+    PyObject **slots = PyMem_Calloc(g->slots + 1, sizeof *slots);
+    if (!slots) return PyErr_NoMemory();
+    int32_t row = cr_guards_check(g, r->args, r->function, slots);
+    PyMem_Free(slots);
+    return row < 0 ? PyUnicode_FromString("the surroundings (gradient mode, dtypes, ...) changed")
+                   : cr_guard_text(g, (size_t)row);
+}
+
+static int observe(const request *r, cr_entry *e) {
+    const cr_place *p = find_place(r->cache, r->at, r->nargs, r->kwnames);
+    PyObject *why = p && p->entries.n ? what_failed(r, p) : NULL;
+    if (PyErr_Occurred()) return -1;
+    cr_observe(r->d, e, r->cache, r->at, why);
+    Py_XDECREF(why);
+    return 0;
+}
+
 /* Captures and compiles. *slots (PyMem_Free) are filled. NULL: exception. */
 static cr_entry *build_entry(const request *r, bool settles, PyObject ***slots) {
     double begin = seconds_now();
@@ -333,26 +358,17 @@ static cr_entry *build_entry(const request *r, bool settles, PyObject ***slots) 
 /* ... and keeps. A new reference; NULL: exception. */
 static cr_entry *make_entry(const request *r, PyObject ***slots) {
     cr_entry *e = build_entry(r, false, slots);
-    cr_place *now = e ? find_place(r->cache, r->at, r->nargs, r->kwnames) : NULL;
+    bool lost = !e;
+    if (e && cr_is_observed()) { /* observers may change anything, as backends may */
+        bool runs = !e->reason || e->resumes;
+        lost = observe(r, e) || (runs && check_fresh(r, e, *slots));
+    }
+    cr_place *now = !lost ? find_place(r->cache, r->at, r->nargs, r->kwnames) : NULL;
     if (now && !add_entry(r->cache, now, e)) return e;
     PyMem_Free(*slots);
     *slots = NULL;
     cr_entry_release(e);
     return NULL;
-}
-
-/* What did not hold of the entry made last, in words. New reference. */
-static PyObject *what_failed(const request *r, const cr_place *p) {
-    if (!p->entries.n)
-        return PyUnicode_FromString(r->cache->captures ? "calls have ever other numbers of arguments"
-                                                       : "nothing was captured yet");
-    cr_guards *g = &p->entries.at[0]->guards;
-    PyObject **slots = PyMem_Calloc(g->slots + 1, sizeof *slots);
-    if (!slots) return PyErr_NoMemory();
-    int32_t row = cr_guards_check(g, r->args, r->function, slots);
-    PyMem_Free(slots);
-    return row < 0 ? PyUnicode_FromString("the surroundings (gradient mode, dtypes, ...) changed")
-                   : cr_guard_text(g, (size_t)row);
 }
 
 /* One warning for a function, naming what did not hold. */
@@ -407,6 +423,7 @@ static bool is_off(void) {
 
 /* Nothing captured fits: may it be captured? 0: no; -1: that is an error. */
 static int may_capture(const request *r, const cr_place *p) {
+    if (run_only_depth) return 0;
     if (cr_capture_stance != CR_STANCE_FAIL_ON_MISS) return cr_capture_stance == CR_STANCE_DEFAULT;
     PyObject *why = what_failed(r, p);
     if (why)
@@ -542,6 +559,7 @@ static bool is_called_plainly(PyObject *function) {
 static bool is_captured(PyObject *function) {
     const PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(function);
     int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
+    if (cr_is_left_alone(function)) return false;
     return !(code->co_flags & suspends) && !is_of_library(code) && is_called_plainly(function);
 }
 

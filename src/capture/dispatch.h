@@ -35,6 +35,7 @@ typedef struct cr_dispatcher {
     Py_ssize_t limit;          /* entries of a place at most */
     unsigned dynamic;          /* what is left open: CR_DYNAMIC_* */
     CR_VEC(cr_cache *) caches; /* the first: of the function itself */
+    PyObject *owner;           /* borrowed: the callable whose it is; NULL: nobody's */
     bool quiet;                /* no warning at the limit */
     uint64_t hits, misses, plain, failed, breaks;
 } cr_dispatcher;
@@ -82,6 +83,13 @@ extern bool cr_capture_timed;           /* process: what runs of entries take is
 typedef enum cr_stance { CR_STANCE_DEFAULT, CR_STANCE_PLAIN, CR_STANCE_PLAIN_ON_MISS, CR_STANCE_FAIL_ON_MISS,
                          CR_STANCE_COUNT } cr_stance;
 extern cr_stance cr_capture_stance;
+/* Tells whoever asked (Python: _set_observer) of an entry that was made: `why` says what did not hold of the one
+ * before, NULL: it is the first of its place. What goes wrong in there is nobody's failure. (callable.c) */
+void cr_observe(cr_dispatcher *d, cr_entry *e, const cr_cache *c, int32_t at, PyObject *why);
+bool cr_is_observed(void);
+/* Between begin and end compiled functions of this thread use what was captured and capture nothing. */
+void cr_run_only_begin(void);
+void cr_run_only_end(void);
 bool cr_is_capturing(void);   /* is this thread capturing? */
 /* Between begin and end compiled functions run plain on this thread. */
 void cr_plain_begin(void);

@@ -230,6 +230,8 @@ int cr_call_special_now(cr_capture *c, cr_call_frame *f, PyObject *token, const 
 static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
                       PyObject *kwnames) {
     PyObject *real = cr_real(token);
+    int ruled = cr_call_by_rule(c, f, token, args, nargs, kwnames);
+    if (ruled != 1) return ruled;
     if (PyFunction_Check(real)) {
         int foreign = cr_call_foreign(c, f, real, &(cr_arguments){ args, nargs, kwnames });
         if (foreign == 1) return cr_push_call(c, token, args, nargs, kwnames);
@@ -275,8 +277,9 @@ int cr_call_value(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject 
         return cr_make_partial(f, (PyTypeObject *)callable, &(cr_arguments){ args, nargs, kwnames });
     if (!c->plain && cr_is_partial_type(Py_TYPE(callable)))
         return cr_call_partial(c, f, callable, &(cr_arguments){ args, nargs, kwnames });
-    return c->plain ? call_plainly(c, f, callable, args, nargs, kwnames)
-                    : cr_call_builtin(c, f, callable, args, nargs, kwnames);
+    if (c->plain) return call_plainly(c, f, callable, args, nargs, kwnames);
+    int instead = cr_call_substituted(c, f, callable, args, nargs, kwnames);
+    return instead == 1 ? cr_call_builtin(c, f, callable, args, nargs, kwnames) : instead;
 }
 
 /* ---- instructions ---- */

@@ -218,6 +218,14 @@ int cr_call_special_now(cr_capture *c, cr_call_frame *f, PyObject *token, const 
                         Py_ssize_t nargs, PyObject **out);
 /* Goes on until f is the innermost frame again. -1 with c->raised: the program raises what f or its callers handle. */
 int cr_run_until(cr_capture *c, cr_call_frame *f);
+/* A call of a function about which the program has said what captures do with it. 1: it has not. (rules.c) */
+int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
+                    PyObject *kwnames);
+/* The same of a function in C that another one stands in for. */
+int cr_call_substituted(cr_capture *c, cr_call_frame *f, PyObject *builtin, PyObject *const *args, Py_ssize_t nargs,
+                        PyObject *kwnames);
+bool cr_is_left_alone(PyObject *function); /* does the program say that no capture looks into it? */
+extern bool cr_has_substitutes; /* process: is there any for a function in C? */
 /* Where the program is: for messages (c->where, the first time), and for the nodes of the graph. (origins.c) */
 void cr_note_place(cr_capture *c);
 void cr_capture_origins(cr_capture *c);

@@ -132,7 +132,7 @@ static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key,
     case CR_READ_METHOD_SELF: return PyMethod_GET_SELF(parent);
     case CR_READ_NAMESPACE: return PyModule_GetDict(parent);
     case CR_READ_WRAPPED: return cr_callable_wrapped(parent);
-    case CR_READ_REFERENT: return PyWeakref_CheckRefExact(parent) ? PyWeakref_GET_OBJECT(parent) : NULL;
+    case CR_READ_REFERENT: return PyWeakref_CheckRefExact(parent) ? cr_referent(parent) : NULL;
     default: return function_part(read, parent, key, index);
     }
 }

@@ -51,6 +51,12 @@ static inline PyObject *cr_dict_peek(PyObject *dict, PyObject *key, cr_place *sl
     return d->ma_values ? d->ma_values->values[slot->index] : DK_UNICODE_ENTRIES(keys)[slot->index].me_value;
 }
 
+/* What a weak reference refers to, None where that is gone. CPython 3.13 deprecates the macro that says so. */
+static inline PyObject *cr_referent(PyObject *reference) {
+    PyObject *o = ((PyWeakReference *)reference)->wr_object;
+    return Py_REFCNT(o) > 0 ? o : Py_None;
+}
+
 /* A class's own attributes; borrowed. From 3.12 on those of classes in C belong to the interpreter. */
 static inline PyObject *cr_type_dict(PyTypeObject *type) {
 #if PY_VERSION_HEX < 0x030C0000

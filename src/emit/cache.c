@@ -189,6 +189,7 @@ bool cr_cache_get(const cr_key *key, uint8_t **data, size_t *size) {
     if (given && !strcmp(given, "off")) return false;
     bool good = get(key, data, size);
     __atomic_add_fetch(good ? &found : &missed, 1, __ATOMIC_RELAXED);
+    if (good) cr__cache_note(key);
     return good;
 }
 
@@ -270,7 +271,7 @@ void cr_cache_put(const cr_key *key, const void *data, size_t size) {
         cr_file_writer_hurry(w);
         cr_file_writer_private(w);
         if (!cr_file_writer_write(w, data, size) && !cr_file_writer_write(w, trailer, sizeof trailer)) {
-            if (!cr_file_writer_finish(w)) evict();
+            if (!cr_file_writer_finish(w)) cr__cache_note(key), evict();
         } else cr_file_writer_abandon(w);
     }
     cr_free(path);

@@ -30,4 +30,12 @@ void cr_cache_put(const cr_key *key, const void *data, size_t size);
  * such questions are not counted. */
 void cr_cache_counts(uint64_t *hits, uint64_t *misses, bool *off);
 
+/* What this process found in the cache or put there, as bytes for another one (another machine's). Nothing: an empty
+ * text. (cache_pack.c) */
+CR_NODISCARD cr_status cr_cache_pack(cr_str *out, size_t *count);
+/* Puts such bytes into the cache, all of them or (CR_EFORMAT: they are something else, or damaged) none. They become
+ * code: whoever gives them is trusted. */
+CR_NODISCARD cr_status cr_cache_unpack(const void *data, size_t size, size_t *count);
+void cr__cache_note(const cr_key *key); /* cache.c tells of an entry that was used */
+
 #endif

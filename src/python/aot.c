@@ -226,7 +226,30 @@ static PyObject *cache_counts(PyObject *module, PyObject *unused) {
     return Py_BuildValue("(KKO)", (unsigned long long)hits, (unsigned long long)misses, off ? Py_True : Py_False);
 }
 
+static PyObject *cache_pack(PyObject *module, PyObject *unused) {
+    cr_str packed;
+    size_t count;
+    (void)module, (void)unused;
+    cr_str_init(&packed);
+    cr_status status = cr_cache_pack(&packed, &count);
+    PyObject *result = status ? cr_py_raise(status)
+                              : Py_BuildValue("(y#n)", cr_str_get(&packed), (Py_ssize_t)packed.n, (Py_ssize_t)count);
+    cr_str_dispose(&packed);
+    return result;
+}
+
+static PyObject *cache_unpack(PyObject *module, PyObject *bytes) {
+    size_t count;
+    (void)module;
+    if (!PyBytes_Check(bytes))
+        return PyErr_Format(PyExc_TypeError, "cache artifacts are bytes, not %s", Py_TYPE(bytes)->tp_name);
+    cr_status status = cr_cache_unpack(PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes), &count);
+    return status ? cr_py_raise(status) : PyLong_FromSize_t(count);
+}
+
 static PyMethodDef functions[] = {
+    { "_cache_pack", cache_pack, METH_NOARGS, "_cache_pack(): (bytes, count): entries that this process used." },
+    { "_cache_unpack", cache_unpack, METH_O, "_cache_unpack(bytes): puts them into the cache; how many." },
     { "_cache_counts", cache_counts, METH_NOARGS,
       "_cache_counts(): (hits, misses, is it off?) of the disk cache of compiled code, in this process." },
     { "_aot_export", export_graph, METH_VARARGS,

@@ -80,6 +80,16 @@ static PyObject *lower_all(PyObject *module, PyObject *o) {
     return wrapped(status, out);
 }
 
+/* _vmap_value(tensor): all examples, as they lie; None: no level maps it. */
+static PyObject *value(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!cr_py_is_tensor(o)) return PyErr_Format(PyExc_TypeError, "_vmap_value() takes a Tensor");
+    cr_tensor *t = cr_vmap_value(cr_py_tensor_of(o));
+    if (t == cr_py_tensor_of(o)) Py_RETURN_NONE;
+    cr_tensor_retain(t);
+    return cr_py_wrap(t);
+}
+
 /* _vmap_require(tensor): requires_grad_() of its value, which must be nobody else's. */
 static PyObject *require(PyObject *module, PyObject *o) {
     (void)module;
@@ -122,6 +132,7 @@ static PyMethodDef functions[] = {
     { "_vmap_lift", lift, METH_O, NULL },
     { "_vmap_maps", maps, METH_O, NULL },
     { "_vmap_lower_all", lower_all, METH_O, NULL },
+    { "_vmap_value", value, METH_O, NULL },
     { "_vmap_outside", outside, METH_O, NULL },
     { "_vmap_info", info, METH_NOARGS, NULL },
     { "_vmap_require", require, METH_O, NULL },

@@ -60,18 +60,18 @@ def test_explain_as_data():
 
 @captures
 def test_guards_are_counted():
-    compiled = cresset.compile(lambda x, n: x + n, backend="eager")
-    for n in (1, 2, 1, 1):
-        compiled(cresset.ones(1), n)
+    compiled = cresset.compile(lambda x, up: x + 1 if up else x - 1, backend="eager")
+    for up in (True, False, True, True):
+        compiled(cresset.ones(1), up)
     from cresset._dynamo import report
     newest, oldest = report.describe(compiled._entries(), "counts")["graphs"]
     assert (newest["hits"], oldest["hits"]) == (0, 2)
-    # the second call and both later ones ask the first entry or the second one about n, and fail there once or twice
+    # the second call asks the first entry, both later ones ask the newer one first
     failed = {guard["text"]: guard["failed"] for guard in newest["guards"] if guard["failed"]}
-    assert failed == {"argument 1 is 2": 2}
+    assert failed == {"up is False": 2}
     counts = {guard["text"]: (guard["held"], guard["failed"]) for guard in oldest["guards"]}
-    assert counts["argument 1 is 1"] == (2, 1)
-    before = [guard for guard in oldest["guards"] if guard["text"].startswith("argument 0")]
+    assert counts["up is True"] == (2, 1)
+    before = [guard for guard in oldest["guards"] if guard["text"].startswith("x has")]
     assert all(guard["held"] == 3 and not guard["failed"] for guard in before)
 
 

@@ -423,3 +423,82 @@ def test_numbers_alone_are_no_probabilities():
     """Outside of vmap a 0-d tensor is refused; PyTorch's takes the examples for the classes of one draw."""
     with pytest.raises(RuntimeError, match="multinomial: the probabilities must have 1 or 2 dims, not 0"):
         cresset.func.vmap(lambda p: cresset.multinomial(p, 1), randomness="different")(data(cresset, 3))
+
+
+# ---- regions: loops and choices; PyTorch runs the same in plain Python, example by example ----
+
+def chosen(m, x, w):
+    if m is torch:
+        return x * w if x.sum() > 3.5 else x.sin() - w
+    return m.cond(x.sum() > 3.5, lambda x, w: x * w, lambda x, w: x.sin() - w, (x, w))
+
+
+def chosen_for_all(m, x, w):
+    if m is torch:
+        return x * w if w.sum() > 100 else x.exp()
+    return m.cond(cresset.tensor(False), lambda x: x * w, lambda x: x.exp(), (x,))
+
+
+def halved(m, x, w):
+    if m is torch:
+        while x.norm() > 0.3:
+            x = x * w / (1 + w)
+        return x
+    return m.while_loop(lambda x: x.norm() > 0.3, lambda x: (x * w / (1 + w),), (x,))[0]
+
+
+def counted(m, x, w):
+    if m is torch:
+        for _ in range(3):
+            x = x * w + 1
+        return x
+    return m.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * w + 1), (m.tensor(0), x))[1]
+
+
+def scanned(m, x, w):
+    if m is torch:
+        carry, out = w.sum(), []
+        for row in x:
+            out.append(carry * row)
+            carry = carry.tanh() + row
+        return torch.stack(out) + carry
+    from cresset._higher_order_ops import scan
+    carry, out = scan(lambda c, row: (c.tanh() + row, c * row), w.sum(), x)
+    return out + carry
+
+
+def each(m, x, w):
+    if m is torch:
+        return torch.stack([(row * w).sum() for row in x])
+    from cresset._higher_order_ops import map
+    return map(lambda row, w: (row * w).sum(), x, w)
+
+
+def running(m, x, w):
+    if m is torch:
+        return torch.cumprod(x * w, 0)
+    from cresset._higher_order_ops import associative_scan
+    return associative_scan(lambda a, b: a * b, x * w, 0)
+
+
+@pytest.mark.parametrize("dims", [(0, None), (0, 0), (1, 0)])
+@pytest.mark.parametrize("region", [chosen, chosen_for_all, halved, counted, scanned, each, running],
+                         ids=lambda f: f.__name__)
+def test_regions(region, dims):
+    x, w = data(torch, 3, 3), data(torch, 3, 3) if dims[1] == 0 else data(torch, 3)
+    one = [(x.select(dims[0], i), w if dims[1] is None else w[i]) for i in range(3)]
+    wanted = torch.stack([region(torch, a, b) for a, b in one])
+    grads = [torch.func.grad(lambda a, b=b: (region(torch, a, b) * 2).sum())(a) for a, b in one]
+    x, w = cresset.tensor(x.tolist(), dtype=cresset.float64), cresset.tensor(w.tolist(), dtype=cresset.float64)
+    assert near(values(cresset.vmap(lambda a, b: region(cresset, a, b), dims)(x, w)), values(wanted))
+    made = cresset.func.vmap(cresset.func.grad(lambda a, b: (region(cresset, a, b) * 2).sum()), dims)(x, w)
+    assert near(values(made), values(torch.stack(grads)))
+
+
+def test_branches_under_vmap_must_agree():
+    from cresset._dynamo.exc import UncapturedHigherOrderOpError
+    x = data(cresset, 3, 2)
+    with pytest.raises(UncapturedHigherOrderOpError, match=r"result 0 of both functions must be a tensor of one dtype"):
+        cresset.vmap(lambda a: cresset.cond(a.sum() > 0, lambda a: a, lambda a: a[:1], (a,)))(x)
+    with pytest.raises(UncapturedHigherOrderOpError, match="must return the same structure"):
+        cresset.vmap(lambda a: cresset.cond(a.sum() > 0, lambda a: a, lambda a: (a, a), (a,)))(x)

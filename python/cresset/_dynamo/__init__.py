@@ -1,13 +1,20 @@
 """Names that PyTorch programs import from `torch._dynamo`: the errors a user meets, marks on tensors, and what is said
 about captured functions."""
 from cresset import _C
-from cresset._dynamo import config, exc
+from cresset._dynamo import config, exc, utils
 from cresset._dynamo.decorators import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 
+from cresset._dynamo.backends.registry import list_backends, lookup_backend, register_backend
 from cresset._dynamo.explain import explain
+from cresset._dynamo.rules import (allow_in_graph, assume_constant_result, disallow_in_graph, nonstrict_trace,
+                                   substitute_in_graph)
+from cresset._dynamo.optimizing import optimize, optimize_assert, remove_from_cache, reset_code, run
 
-__all__ = ["config", "disable", "exc", "explain", "graph_break", "is_compiling", "is_dynamo_supported", "list_backends",
-           "mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic", "reset"]
+__all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph", "exc", "explain",
+           "graph_break", "is_compiling", "is_dynamo_supported", "list_backends", "lookup_backend", "mark_dynamic",
+           "mark_static", "mark_unbacked", "maybe_mark_dynamic", "nonstrict_trace", "optimize", "optimize_assert",
+           "register_backend", "remove_from_cache", "reset", "reset_code", "run", "skip", "substitute_in_graph",
+           "utils"]
 
 
 def graph_break(msg: str = "") -> None:
@@ -23,6 +30,11 @@ def disable(fn=None, recursive=True, *, reason=None):
     return compiler.disable(fn, recursive, reason=reason)
 
 
+def skip(fn=None):
+    """disable() without the functions that fn calls: those are captured by themselves."""
+    return disable(fn, recursive=False)
+
+
 def is_compiling() -> bool:
     """As compiler.is_compiling."""
     from cresset import compiler
@@ -32,12 +44,6 @@ def is_compiling() -> bool:
 def is_dynamo_supported() -> bool:
     """Does compile() work on this version of CPython?"""
     return hasattr(_C, "_Compiled")
-
-
-def list_backends() -> list[str]:
-    """The names that compile(backend=...) knows."""
-    from cresset import _compile
-    return _compile.list_backends()
 
 
 def reset() -> None:

@@ -1,13 +1,17 @@
-"""What compile() goes by, under the names that PyTorch users know. Read when a function is compiled.
+"""What compile() goes by, under the names that PyTorch users know. Read when a function is compiled or captured.
 
     cresset._dynamo.config.recompile_limit = 16
+    with cresset._dynamo.config.patch(suppress_errors=True): ...
 
 Setting another name is an AttributeError: what is not here changes nothing."""
 from __future__ import annotations
 
+import contextlib
+import difflib
+import functools
 import sys
 import types
-from typing import Any
+from typing import Any, Callable, Iterator
 
 recompile_limit = 8  # entries of one place (a function's beginning, an instruction behind a break) at most
 automatic_dynamic_shapes = True  # sizes and numbers that changed since an earlier capture are left open
@@ -15,32 +19,99 @@ assume_static_by_default = True  # False: sizes are left open at once, as with d
 specialize_int = False  # True: ints are captured as they are, whether they change or not
 specialize_float = False
 use_duck_shape = True  # of what is left open at once: equal sizes are one
+disable = False  # compile() gives back what it got
+suppress_errors = False  # a backend that fails: a warning, and the graph runs as it is
+verify_correctness = False  # what a backend made is compared with the graph, on copies of the first inputs
+repro_after: str | None = None  # "dynamo": a backend that fails or computes something else leaves a script
+repro_level = 1  # 2: with the smallest graph that fails
+debug_dir_root = "cresset_debug"  # where such scripts go
+raise_on_ctx_manager_usage = True  # `with optimize(...)` raises; False: it holds for functions compiled inside
 
-_switches = ("automatic_dynamic_shapes", "assume_static_by_default", "specialize_int", "specialize_float",
-             "use_duck_shape")
 _other_names = {"cache_size_limit": "recompile_limit"}
 
 
-def _unknown(name: str) -> str:
-    return f"cresset._dynamo.config has no {name!r}; it has recompile_limit, {', '.join(_switches)}"
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_switch(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+# what a value has to be
+_checks: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "recompile_limit": (_is_count, "a number of entries, 1 or more"),
+    "automatic_dynamic_shapes": (_is_switch, "True or False"),
+    "assume_static_by_default": (_is_switch, "True or False"),
+    "specialize_int": (_is_switch, "True or False"),
+    "specialize_float": (_is_switch, "True or False"),
+    "use_duck_shape": (_is_switch, "True or False"),
+    "disable": (_is_switch, "True or False"),
+    "suppress_errors": (_is_switch, "True or False"),
+    "verify_correctness": (_is_switch, "True or False"),
+    "repro_after": (lambda value: value in (None, "dynamo"), "None or 'dynamo'"),
+    "repro_level": (lambda value: value in (1, 2), "1 or 2"),
+    "debug_dir_root": (lambda value: isinstance(value, str), "the path of a folder"),
+    "raise_on_ctx_manager_usage": (_is_switch, "True or False"),
+}
+
+
+def _unknown(name: str) -> AttributeError:
+    near = difflib.get_close_matches(name, [*_checks, *_other_names], 1)
+    hint = f": did you mean {near[0]!r}?" if near else ";"
+    return AttributeError(f"cresset._dynamo.config has no {name!r}{hint} it has {', '.join(_checks)}")
+
+
+@contextlib.contextmanager
+def _patched(changes: dict[str, Any]) -> Iterator[None]:
+    module = sys.modules[__name__]
+    before = {name: getattr(module, name) for name in changes}
+    try:
+        for name, value in changes.items():
+            setattr(module, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
+class patch:
+    """Other values for a while: patch(name=value, ...), patch("name", value) or patch({...}), as a context manager or a
+    decorator."""
+
+    def __init__(self, name: Any = None, value: Any = None, **changes: Any):
+        given = {name: value} if isinstance(name, str) else dict(name or {})
+        self.changes = {**given, **changes}
+
+    def __enter__(self) -> None:
+        self.entered = _patched(self.changes)
+        self.entered.__enter__()
+
+    def __exit__(self, *raised: Any) -> Any:
+        return self.entered.__exit__(*raised)
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def during(*args: Any, **kwargs: Any) -> Any:
+            with _patched(self.changes):
+                return function(*args, **kwargs)
+        return during
 
 
 class _Config(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name in _other_names:
             return getattr(self, _other_names[name])
-        raise AttributeError(_unknown(name))
+        raise _unknown(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         name = _other_names.get(name, name)
-        if name == "recompile_limit":
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"recompile_limit is a number of entries, 1 or more, not {value!r}")
-        elif name in _switches:
-            if not isinstance(value, bool):
-                raise ValueError(f"{name} is True or False, not {value!r}")
+        if name in _checks:
+            good, expected = _checks[name]
+            if not good(value):
+                raise ValueError(f"cresset._dynamo.config.{name} is {expected}, not {value!r}")
         elif not name.startswith("__"):
-            raise AttributeError(_unknown(name))
+            raise _unknown(name)
         super().__setattr__(name, value)
 
 

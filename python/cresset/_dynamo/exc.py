@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["BackendCompilerFailed", "TorchDynamoException", "TorchRuntimeError", "UncapturedHigherOrderOpError",
-           "Unsupported", "UserError", "UserErrorType"]
+__all__ = ["BackendCompilerFailed", "InvalidBackend", "NotCallableError", "TorchDynamoException", "TorchRuntimeError",
+           "UncapturedHigherOrderOpError", "Unsupported", "UserError", "UserErrorType"]
 
 
 class UserErrorType(enum.Enum):
@@ -27,7 +27,21 @@ class Unsupported(TorchDynamoException):
 
 
 class BackendCompilerFailed(TorchDynamoException):
-    """The backend given to compile() failed on a graph."""
+    """The backend given to compile() failed on a graph: `backend_name`, and `inner_exception`, what it raised (None: it
+    gave what cannot be used)."""
+
+    def __init__(self, message: str, backend: object = None, inner_exception: BaseException | None = None):
+        super().__init__(message)
+        self.backend_name = getattr(backend, "__name__", "?")
+        self.inner_exception = inner_exception
+
+
+class InvalidBackend(TorchDynamoException):
+    """compile(backend=...) names none."""
+
+
+class NotCallableError(TypeError, AssertionError):
+    """Something that cannot be called was given where a function is due. PyTorch asserts there."""
 
 
 class TorchRuntimeError(TorchDynamoException):

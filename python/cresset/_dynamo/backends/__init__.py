@@ -1,0 +1,1 @@
+"""What turns captured graphs into code: `registry` knows them by name."""

@@ -1,0 +1,94 @@
+"""A Python backend as capture calls it: what goes wrong in it is said with its name, suppressed, checked or written
+down as `config` asks (suppress_errors, verify_correctness, repro_after)."""
+from __future__ import annotations
+
+import warnings
+from typing import Any, Callable
+
+from cresset._dynamo import config
+from cresset._dynamo.exc import BackendCompilerFailed
+
+__all__ = ["Backend"]
+
+
+def _name_of(function: Any) -> str:
+    return getattr(function, "compiler_name", None) or getattr(function, "__name__", type(function).__name__)
+
+
+def _clones(values: list[Any]) -> list[Any]:
+    return [value.detach().clone().requires_grad_(value.requires_grad) if hasattr(value, "detach") else value
+            for value in values]
+
+
+def _results(made: Any) -> list[Any]:
+    return list(made) if isinstance(made, (tuple, list)) else [made]
+
+
+def differs(graph: Any, made: Callable[..., Any], inputs: list[Any]) -> str | None:
+    """What of the results is not the graph's, on copies of the inputs; None: nothing."""
+    import cresset
+    state = cresset.get_rng_state()
+    want = _results(graph.run(*_clones(inputs)))
+    cresset.set_rng_state(state)
+    got = _results(made(*_clones(inputs)))
+    cresset.set_rng_state(state)
+    if len(got) != len(want):
+        return f"it gives {len(got)} results, the graph {len(want)}"
+    for i, (ours, theirs) in enumerate(zip(got, want)):
+        if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+            return f"result {i} is {ours.dtype} {list(ours.shape)}, the graph's {theirs.dtype} {list(theirs.shape)}"
+        if not cresset.allclose(ours.detach(), theirs.detach(), rtol=1e-3, atol=1e-4, equal_nan=True):
+            return f"result {i} differs by {(ours.detach() - theirs.detach()).abs().max().item()}"
+    return None
+
+
+class Backend:
+    """Called with (graph, example inputs) when something was captured."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self.function = function
+        self.name = _name_of(function)
+
+    def __call__(self, graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+        try:
+            made = self._compiled(graph, example_inputs)
+        except BackendCompilerFailed as error:
+            if config.repro_after:
+                from cresset._dynamo import repro
+                error.args = (f"{error.args[0]}\n  written to reproduce it: "
+                              f"{repro.write(graph, example_inputs, self.function, str(error))}",)
+            if not config.suppress_errors:
+                raise
+            warnings.warn(f"{error}\n  config.suppress_errors is on: the graph runs as it is", RuntimeWarning,
+                          stacklevel=2)
+            made = graph.run
+        return self._entered(made)
+
+    def get_compiler_config(self) -> Any:
+        told = getattr(self.function, "get_compiler_config", None)
+        return told() if told else None
+
+    def _compiled(self, graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+        try:
+            made = self.function(graph, example_inputs)
+        except Exception as error:
+            raise BackendCompilerFailed(f"backend {self.name!r} raised {type(error).__name__}: {error}",
+                                        self.function, error) from error
+        if not callable(made):
+            raise BackendCompilerFailed(f"backend {self.name!r} returned a {type(made).__name__}, which cannot be "
+                                        "called: return a function of the graph's inputs, as graph.run is",
+                                        self.function)
+        if config.verify_correctness and (wrong := differs(graph, made, example_inputs)):
+            raise BackendCompilerFailed(f"backend {self.name!r} computes something else than the graph: {wrong} "
+                                        "(config.verify_correctness)", self.function)
+        return made
+
+    def _entered(self, made: Callable[..., Any]) -> Callable[..., Any]:
+        around = getattr(self.function, "backend_ctx_ctor", None)
+        if around is None:
+            return made
+
+        def inside(*args: Any) -> Any:
+            with around():
+                return made(*args)
+        return inside

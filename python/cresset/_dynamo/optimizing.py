@@ -1,0 +1,106 @@
+"""optimize(), optimize_assert(), run(): the forms that torch.compile grew out of, and forgetting what was captured."""
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any, Callable
+
+from cresset import _C
+from cresset._dynamo import config
+from cresset._dynamo.exc import NotCallableError
+
+__all__ = ["OptimizeContext", "optimize", "optimize_assert", "remove_from_cache", "reset_code", "run"]
+
+
+class OptimizeContext:
+    """What optimize() gives: called with a function or module, it compiles it."""
+
+    def __init__(self, arguments: dict[str, Any], guard_export_fn: Any, guard_fail_fn: Any):
+        self.arguments, self.guard_export_fn, self.guard_fail_fn = arguments, guard_export_fn, guard_fail_fn
+
+    def __call__(self, fn: Any) -> Any:
+        from cresset import _compile
+        made = _compile.compile(fn, **self.arguments)
+        told = made.__dict__.get("_compiled", made) if made is not fn else None
+        if told is not None and (self.guard_export_fn or self.guard_fail_fn):
+            _tell_guards(told, self.guard_export_fn, self.guard_fail_fn)
+        return made
+
+    def __enter__(self) -> Any:
+        if config.raise_on_ctx_manager_usage:
+            raise RuntimeError("optimize(...) is no context manager: write @optimize(...) before the function, or "
+                               "optimize(...)(function)")
+        raise NotImplementedError("functions called inside of 'with optimize(...)' are not captured: write "
+                                  "optimize(...)(function)")
+
+    def __exit__(self, *raised: Any) -> None:
+        """Never reached: entering raises."""
+
+
+def _tell_guards(compiled: Any, exported: Any, failed: Any) -> None:
+    from cresset._dynamo import utils
+
+    def watch(who: Any, entry: dict[str, Any], why: str | None) -> None:
+        if who is not compiled:
+            return
+        if exported:
+            exported(entry["guards"])
+        if failed and why is not None:
+            failed(why)
+    utils.watch(watch, details=True)
+
+
+def optimize(backend: Any = "native", *, nopython: bool = False,
+             guard_export_fn: Callable[[list[str]], Any] | None = None,
+             guard_fail_fn: Callable[[str], Any] | None = None, disable: bool = False,
+             dynamic: bool | None = None) -> OptimizeContext:
+    """A decorator: as compile(f, backend=backend, fullgraph=nopython, ...). guard_export_fn gets the guards of each
+    capture as texts, guard_fail_fn the guard that did not hold when something is captured again."""
+    from cresset import _compile
+    _compile._find_backend(backend)  # an unknown one is told here
+    return OptimizeContext(dict(backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic), guard_export_fn,
+                           guard_fail_fn)
+
+
+def optimize_assert(backend: Any = "native", *, dynamic: bool | None = None, **hooks: Any) -> OptimizeContext:
+    """optimize() with nopython=True: a call that is not one graph raises Unsupported."""
+    return optimize(backend, nopython=True, dynamic=dynamic, **hooks)
+
+
+def run(fn: Any = None) -> Any:
+    """A function that calls `fn`; compiled functions use what was captured before and capture nothing, on this
+    thread."""
+    if fn is None:
+        return run
+    if not callable(fn):
+        raise NotCallableError(f"run() takes a function, not a {type(fn).__name__}")
+
+    @functools.wraps(fn)
+    def cached(*args: Any, **kwargs: Any) -> Any:
+        return _C._call_cached(fn, args, kwargs)
+    return cached
+
+
+def _code_of(what: Any) -> types.CodeType:
+    if isinstance(what, types.CodeType):
+        return what
+    for name in ("__wrapped__", "__func__", "_orig_mod"):
+        what = getattr(what, name, what)
+    if not hasattr(what, "__code__"):
+        what = getattr(type(what), "forward", what)
+    if not hasattr(what, "__code__"):
+        raise TypeError(f"expected a code object, a function or something with a forward, not a {type(what).__name__}")
+    return what.__code__
+
+
+def reset_code(code: Any) -> None:
+    """Forgets what was captured of a code object (or of a function's), whoever called it."""
+    from cresset import _compile
+    code = _code_of(code)
+    for compiled in list(_compile._made):
+        compiled._forget(code)
+
+
+def remove_from_cache(f: Any) -> None:
+    """As reset_code(): of a code object, a function, or anything with a forward."""
+    reset_code(f)

@@ -1,0 +1,150 @@
+/* rules.c: functions about which the program has said what captures do with them (cresset._dynamo.rules).
+ *
+ * A Python function carries its rule in its __dict__, so a function without one costs a look at a NULL pointer.
+ * Functions in C that something stands in for are found by name in a dict of that module. Marks are set once, where
+ * functions are defined; who changes one later calls reset(). */
+#include "capture/evaluate.h"
+
+#include "python/py.h"
+
+#include <string.h>
+
+bool cr_has_substitutes;
+
+static PyObject *rule_of(PyObject *function) {
+    static PyObject *name; /* once */
+    PyObject *dict = PyFunction_Check(function) ? ((PyFunctionObject *)function)->func_dict : NULL;
+    if (!dict || (!name && !(name = PyUnicode_InternFromString("_cresset_rule")))) return NULL;
+    PyObject *rule = PyDict_GetItemWithError(dict, name);
+    return rule && PyUnicode_Check(rule) ? rule : NULL;
+}
+
+bool cr_is_left_alone(PyObject *function) {
+    PyObject *rule = rule_of(function);
+    if (!rule) PyErr_Clear();
+    return rule && !PyUnicode_CompareWithASCIIString(rule, "leave");
+}
+
+/* Values that a function which ran by itself may leave behind. */
+static bool is_known_value(PyObject *value, int depth) {
+    if (cr_is_tensor_value(value) || cr_is_constant(value)) return true;
+    if (!depth) return false;
+    if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); i++)
+            if (!is_known_value(PySequence_Fast_GET_ITEM(value, i), depth - 1)) return false;
+        return true;
+    }
+    PyObject *key, *item;
+    if (!PyDict_CheckExact(value)) return false;
+    for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item);)
+        if (!cr_is_constant(key) || !is_known_value(item, depth - 1)) return false;
+    return true;
+}
+
+static int push_known(cr_capture *c, cr_call_frame *f, PyObject *function, PyObject *result) {
+    if (!result) return -1;
+    if (is_known_value(result, 8)) return cr_push(f, result), 0;
+    cr_break(c, "%U() returns an object of class %s, which a graph cannot hold",
+             ((PyFunctionObject *)function)->func_qualname, Py_TYPE(result)->tp_name);
+    Py_DECREF(result);
+    return -1;
+}
+
+/* allow_in_graph: CPython runs it on the fakes, and the ops that it calls are recorded. */
+static int call_recorded(cr_capture *c, cr_call_frame *f, PyObject *function, PyObject *const *args, Py_ssize_t nargs,
+                         PyObject *kwnames) {
+    Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    for (Py_ssize_t i = 0; i < total; i++)
+        if (!is_known_value(args[i], 8))
+            return cr_break(c,
+                            "%U(), which is allowed in graphs, is called with an object of class %s: give it tensors, "
+                            "numbers and containers of those",
+                            ((PyFunctionObject *)function)->func_qualname, Py_TYPE(cr_real(args[i]))->tp_name);
+    return push_known(c, f, function, PyObject_Vectorcall(function, args, (size_t)nargs, kwnames));
+}
+
+/* assume_constant_result: called now, for real; what it gives is a constant of the capture. */
+static int call_once(cr_capture *c, cr_call_frame *f, PyObject *function, PyObject *const *args, Py_ssize_t nargs,
+                     PyObject *kwnames) {
+    Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    PyObject **real = PyMem_Malloc(((size_t)total + 1) * sizeof *real);
+    if (!real) return PyErr_NoMemory(), -1;
+    for (Py_ssize_t i = 0; i < total; i++) {
+        real[i] = cr_is_token(args[i]) ? cr_real(args[i]) : args[i];
+        if (cr_is_token(args[i]) || cr_is_constant(args[i])) continue;
+        PyMem_Free(real);
+        return cr_break(c, "%U(), whose result is said to be constant, is called with a %s that the program computes",
+                        ((PyFunctionObject *)function)->func_qualname, Py_TYPE(args[i])->tp_name);
+    }
+    cr_trace_end(c->trace);
+    PyObject *result = PyObject_Vectorcall(function, real, (size_t)nargs, kwnames);
+    cr_trace_begin(c->trace, true);
+    PyMem_Free(real);
+    if (result && !cr_is_constant(result)) {
+        cr_break(c,
+                 "%U(), whose result is said to be constant, returns an object of class %s: only numbers, texts and "
+                 "containers of those can be",
+                 ((PyFunctionObject *)function)->func_qualname, Py_TYPE(result)->tp_name);
+        Py_CLEAR(result);
+    }
+    return result ? cr_push(f, result), 0 : -1;
+}
+
+/* What stands in for `name`, as a value that guards know. NULL: nothing, or an exception or break. */
+static PyObject *substitute(cr_capture *c, PyObject *name) {
+    static const char module_name[] = "cresset._dynamo.rules";
+    PyObject *modules = PyImport_GetModuleDict(), *module = PyDict_GetItemString(modules, module_name);
+    PyObject *dict = module ? PyDict_GetItemString(PyModule_GetDict(module), "_substitutes") : NULL;
+    PyObject *found = dict ? PyDict_GetItemWithError(dict, name) : NULL;
+    if (!found) return NULL;
+    PyObject *key = PyUnicode_InternFromString(module_name), *attribute = PyUnicode_InternFromString("_substitutes");
+    int32_t at = key && attribute ? cr_source(&c->guards, CR_READ_MODULE, 0, key, 0) : CR_NO_SLOT;
+    if (at >= 0) at = cr_source(&c->guards, CR_READ_NAMESPACE, at, NULL, 0);
+    if (at >= 0) at = cr_source(&c->guards, CR_READ_KEY, at, attribute, 0);
+    PyObject *value = at >= 0 ? cr_wrap_read(c, CR_READ_KEY, at, dict, name, 0) : NULL;
+    Py_XDECREF(key);
+    Py_XDECREF(attribute);
+    return value;
+}
+
+static int call_substitute(cr_capture *c, cr_call_frame *f, PyObject *name, PyObject *const *args, Py_ssize_t nargs,
+                           PyObject *kwnames) {
+    PyObject *instead = name ? substitute(c, name) : NULL;
+    if (!instead) return PyErr_Occurred() || c->reason ? -1 : 1;
+    int r = cr_call_value(c, f, instead, args, nargs, kwnames);
+    Py_DECREF(instead);
+    return r;
+}
+
+static PyObject *full_name(PyObject *module, PyObject *name) {
+    return module && PyUnicode_Check(module) ? PyUnicode_FromFormat("%U.%U", module, name) : NULL;
+}
+
+int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
+                    PyObject *kwnames) {
+    PyObject *function = cr_real(token), *rule = c->plain ? NULL : rule_of(function), *name;
+    if (!rule) return PyErr_Occurred() ? -1 : 1;
+    /* nobody looks into it, so all of it is guarded: closure and defaults, too. The entry holds it */
+    if (cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, function)) return -1;
+    if (!PyUnicode_CompareWithASCIIString(rule, "record")) return call_recorded(c, f, function, args, nargs, kwnames);
+    if (!PyUnicode_CompareWithASCIIString(rule, "constant")) return call_once(c, f, function, args, nargs, kwnames);
+    if (!PyUnicode_CompareWithASCIIString(rule, "leave"))
+        return cr_break(c, "%U() is called, which is not allowed in graphs (disallow_in_graph)",
+                        ((PyFunctionObject *)function)->func_qualname);
+    name = full_name(((PyFunctionObject *)function)->func_module, ((PyFunctionObject *)function)->func_qualname);
+    int r = call_substitute(c, f, name, args, nargs, kwnames);
+    Py_XDECREF(name);
+    return r;
+}
+
+int cr_call_substituted(cr_capture *c, cr_call_frame *f, PyObject *builtin, PyObject *const *args, Py_ssize_t nargs,
+                        PyObject *kwnames) {
+    if (!cr_has_substitutes || !PyCFunction_Check(builtin)) return 1;
+    const PyCFunctionObject *function = (PyCFunctionObject *)builtin;
+    PyObject *name = PyUnicode_FromString(function->m_ml->ml_name), *full = name ? full_name(function->m_module, name)
+                                                                                 : NULL;
+    int r = call_substitute(c, f, full, args, nargs, kwnames);
+    Py_XDECREF(name);
+    Py_XDECREF(full);
+    return r;
+}
