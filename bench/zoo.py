@@ -1,4 +1,4 @@
-"""./dev zoo [--seconds N] [--again] [WORD...]: architectures people use, one small model of each, with random weights.
+"""./dev zoo [--seconds N] [--again] [--steps LIST] [WORD...]: architectures people use, one small model of each.
 
 For each (whose name has one of the WORDs): does PyTorch's archive load, run and compile here with matching outputs; is
 torch.compile(backend="cresset") right, in inference and for gradients? A model runs in a child process, with a limit,
@@ -142,7 +142,6 @@ def captured(model, **how):
 def capture_steps(model, args, expected, row):
     """cresset.compile(): as one graph, with breaks, and its gradients; what is compared is native where it can be."""
     import torch
-    model.eval()
     try:
         with torch.no_grad():
             captured(copy.deepcopy(model), fullgraph=True, backend="eager")(*args)
@@ -200,7 +199,10 @@ def backend_steps(model, args, expected, row):
     row["fallbacks"] = sum(sum(r["fallbacks"]) for r in backend.report())
 
 
-def try_model(make):
+PARTS = {"archive": archive_steps, "backend": backend_steps, "capture": capture_steps}
+
+
+def try_model(make, steps):
     import torch
     row = {}
     torch.manual_seed(0)
@@ -214,9 +216,9 @@ def try_model(make):
         row["parameters"] = sum(p.numel() for p in model.parameters())
     except Exception as error:
         return {"skipped": f"PyTorch does not build or run it so small: {type(error).__name__}"}
-    archive_steps(model, args, expected, row)
-    backend_steps(model, args, expected, row)
-    capture_steps(model, args, expected, row)
+    for step in steps:
+        model.eval()
+        PARTS[step](model, args, expected, row)
     row["seconds"] = round(time.time() - begin, 1)
     return row
 
@@ -224,7 +226,7 @@ def try_model(make):
 class Child:
     """A model tried in a process of its own: whatever happens there, the zoo goes on."""
 
-    def __init__(self, name, make):
+    def __init__(self, name, make, steps):
         self.name, self.text = name, b""
         self.reader, writer = os.pipe()
         self.process = os.fork()
@@ -233,7 +235,7 @@ class Child:
             signal.alarm(LIMIT)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             try:
-                row = try_model(make)
+                row = try_model(make, steps)
             except BaseException:
                 row = {"crashed": traceback.format_exc()[-300:]}
             os.write(writer, json.dumps(row).encode())
@@ -277,7 +279,9 @@ def reason_of(text):
 
 def due(row, step):
     """Whether a model takes part in a step: there is no archive where torch.export itself refuses."""
-    return "refused" not in row or step not in ("archive", "native")
+    archive, backend = ("archive", "native"), ("inference", "training")
+    part = "archive" if step in archive else "backend" if step in backend else "capture"
+    return part in row["parts"] and not (part == "archive" and "refused" in row)
 
 
 def page(rows):
@@ -327,17 +331,23 @@ def main():
     parser = argparse.ArgumentParser(prog="./dev zoo", description=__doc__.split("\n\n")[0])
     parser.add_argument("--seconds", type=float, default=1e9, help="no new model after so many")
     parser.add_argument("--again", action="store_true", help="also those that were tried before")
+    parser.add_argument("--steps", default=",".join(PARTS), help="those of archive,backend,capture that are due")
     parser.add_argument("words", nargs="*", help="only models with one of these in their name")
     options = parser.parse_args()
     import torch  # noqa: F401 - once, for all children
     import zoo_models
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    todo = [(name, make) for name, make in zoo_models.everything().items()
-            if (not options.words or any(word in name for word in options.words))
-            and (options.again or name not in rows)]
+    todo = []
+    for name, make in zoo_models.everything().items():
+        if not options.words or any(word in name for word in options.words):
+            done = [] if options.again else rows.get(name, {}).get("parts", [])
+            steps = [step for step in options.steps.split(",") if step not in done]
+            todo += [(name, make, steps)] if steps else []
     until, total = time.time() + options.seconds, len(todo)
     for number, (name, row) in enumerate(results(todo, until, JOBS), 1):
-        rows[name] = row
+        parts = [] if options.again else rows.get(name, {}).get("parts", [])
+        rows[name] = (rows[name] if parts else {}) | row
+        rows[name]["parts"] = sorted({*parts, *options.steps.split(",")})
         shown = {key: row.get(key) for key in (*STEPS, "skipped", "crashed", "seconds") if row.get(key)}
         print(f"{number}/{total}", name, shown, flush=True)
         RESULTS.parent.mkdir(exist_ok=True)
