@@ -86,6 +86,10 @@ typedef struct cr_call_frame {
     PyObject *locals[];     /* owned; NULL: unbound */
 } cr_call_frame;
 
+/* Frames of a node's stack at most: recursion may have any number, and the innermost tell most. */
+enum { CR_DEEPEST = 32 };
+typedef struct cr_position { const PyCodeObject *code; int32_t instruction; } cr_position;
+
 typedef struct cr_capture {
     bool plain;
     const cr_frontend *frontend; /* whose tensors and functions it works with; NULL: nobody's so far */
@@ -125,7 +129,9 @@ typedef struct cr_capture {
     PyObject *kept;         /* list: what addresses in maps belong to */
     PyObject *reason;       /* why it ended early; owned str */
     PyObject *where;        /* "file:line in name" */
-    cr_str stack;           /* the user's lines, of the op recorded last */
+    cr_str stack;           /* the user's lines, of the op recorded last: */
+    cr_position lines[CR_DEEPEST]; /* innermost first; codes are alive, `kept` has those made here */
+    int nlines;
     long left;              /* instructions until it is too long */
     int room;               /* calls in each other until the program's recursion ends */
 } cr_capture;

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-enum { DEEPEST = 32 }; /* frames of a node's stack; recursion may have any number, and the innermost tell most */
-
 static bool is_library(cr_call_frame *f) {
     if (!f->library) {
         PyObject *name = PyDict_GetItemString(f->globals, "__name__");
@@ -34,23 +32,33 @@ void cr_note_place(cr_capture *c) {
 }
 
 /* As Python writes it, without the code: `File "PATH", line N, in NAME`, innermost last. */
+static void write_stack(cr_capture *c) {
+    c->stack.n = 0;
+    for (int i = c->nlines; i-- > 0;) {
+        PyCodeObject *code = (PyCodeObject *)c->lines[i].code;
+        const cr_code *instructions = cr_code_get(code);
+        const char *file = PyUnicode_AsUTF8(code->co_filename), *name = PyUnicode_AsUTF8(code->co_qualname);
+        int line = instructions ? PyCode_Addr2Line(code, instructions->at[c->lines[i].instruction].own * 2) : 0;
+        if (!file || !name || !instructions) PyErr_Clear();
+        cr_str_addf(&c->stack, "File \"%s\", line %d, in %s\n", file ? file : "?", line, name ? name : "?");
+    }
+}
+
+/* Most ops are in the line of the one before: the text is written anew only where some frame has moved. */
 static cr_status find_origin(void *user, const cr_op *op, cr_origin *out) {
     cr_capture *c = user;
-    cr_call_frame *shown[DEEPEST];
     int n = 0;
+    bool moved = false;
     (void)op;
-    for (cr_call_frame *f = c->frame; f && n < DEEPEST; f = f->back)
-        if (!is_library(f) || (!f->back && !n)) shown[n++] = f;
-    cr_str_dispose(&c->stack);
-    cr_str_init(&c->stack);
-    while (n--) {
-        const PyCodeObject *code = shown[n]->code;
-        const char *file = PyUnicode_AsUTF8(code->co_filename), *name = PyUnicode_AsUTF8(code->co_qualname);
-        if (!file || !name) PyErr_Clear();
-        cr_str_addf(&c->stack, "File \"%s\", line %d, in %s\n", file ? file : "?", line_of(shown[n]),
-                    name ? name : "?");
+    for (cr_call_frame *f = c->frame; f && n < CR_DEEPEST; f = f->back) {
+        if (is_library(f) && (f->back || n)) continue;
+        moved |= n >= c->nlines || c->lines[n].code != f->code || c->lines[n].instruction != f->current;
+        c->lines[n++] = (cr_position){ f->code, f->current };
     }
-    if (c->stack.n) out->stack_trace = cr_str_get(&c->stack);
+    moved |= n != c->nlines;
+    c->nlines = n;
+    if (moved) write_stack(c);
+    if (n) out->stack_trace = cr_str_get(&c->stack);
     return cr_str_status(&c->stack);
 }
 

@@ -1,5 +1,6 @@
 """E1, E4-E6, E11, E12, O10, O11: the compile API: every error with its class, facts and remedy; backends, rules for
 functions, logs, counters, config, scripts that reproduce a failure, cache artifacts."""
+import hashlib
 import json
 import logging
 import math
@@ -616,5 +617,10 @@ def test_cache_artifacts(tmp_path):
     for bad in (b"", b"junk", data[:-1], data[:50] + bytes([data[50] ^ 1]) + data[51:]):
         with pytest.raises((RuntimeError, ValueError), match="cache artifacts"):
             cresset.compiler.load_cache_artifacts(bad)
+    name, rest = b"0" * 64, b"12345"
+    for body in (name, name + b"\5", name + (6).to_bytes(8, "little") + rest, name + b"\xff" * 8 + rest,
+                 name + (5).to_bytes(8, "little") + rest + b"x", b"../" + name[3:] + (5).to_bytes(8, "little") + rest):
+        with pytest.raises((RuntimeError, ValueError), match="an entry does not fit"):  # whole, and still nonsense
+            cresset.compiler.load_cache_artifacts(data[:8] + hashlib.sha256(body).digest() + body)
     with pytest.raises(TypeError, match="are bytes, not str"):
         cresset.compiler.load_cache_artifacts("text")
