@@ -871,9 +871,30 @@ static cr_status check_sizes(cr__method *m, int32_t index, const cr_meta *meta) 
     return CR_OK;
 }
 
+/* A number that is given as an expression, which may come before the inputs that give its symbols. */
+static cr_status check_number(cr__method *m, int32_t index, cr_sym e) {
+    bool done = false;
+    for (size_t i = 0; i < m->binds.n && !done; i++) done = m->binds.at[i].input == index;
+    if (done) return CR_OK;
+    CR_TRY(solve(m, index, -1, e, &done));
+    rt_input *in = &m->inputs.at[index];
+    CR_TRY(cr__slot(m, e, &in->slot));
+    if (done) return CR_OK;
+    return cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = -1, .slot = in->slot, .check = true });
+}
+
 cr_status cr__check_all_sizes(cr__method *m, const uint32_t *values) {
     for (size_t i = 0; i < m->inputs.n; i++)
         if (m->inputs.at[i].kind == CRESSET_TENSOR) CR_TRY(check_sizes(m, (int32_t)i, value(m, values[i])->meta));
+    return CR_OK;
+}
+
+cr_status cr__check_all_numbers(cr__method *m, const uint32_t *values) {
+    for (size_t i = 0; i < m->inputs.n; i++) {
+        const cr_value *v = value(m, values[i]);
+        if (!m->inputs.at[i].is_constant && v->type != CR_T_TENSOR && v->expr)
+            CR_TRY(check_number(m, (int32_t)i, v->expr));
+    }
     return CR_OK;
 }
 

@@ -219,10 +219,7 @@ static cr_status lower_input(cr__method *m, const cr_input_spec *spec, uint32_t 
             CR_TRY(cr__slot_define(m, value->expr, CR__SLOT_ENTRY, &in.slot));
             CR_TRY(cr_vec_push(&m->binds,
                                (rt_bind){ .input = index, .dim = -1, .slot = in.slot, .min = r.lo, .max = r.hi }));
-        } else if (value->expr) {
-            CR_TRY(cr__slot(m, value->expr, &in.slot));
-            CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = -1, .slot = in.slot, .check = true }));
-        }
+        } /* expressions: cr__check_all_numbers */
     }
     return cr_vec_push(&m->inputs, in);
 }
@@ -426,6 +423,7 @@ static cr_status lower_method(lowering *w, cr__method *m, const method_program *
     if (!values) return CR_ENOMEM;
     CR_TRY(lower_inputs(w, m, mp, values));
     CR_TRY(cr__check_all_sizes(m, values));
+    CR_TRY(cr__check_all_numbers(m, values));
     for (size_t i = 0; i < m->inputs.n; i++) {
         if (m->inputs.at[i].kind != CRESSET_TENSOR) continue;
         const cr_meta *meta = cr_graph_value(m->g, values[i])->meta;

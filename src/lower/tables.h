@@ -102,6 +102,8 @@ cr_status cr__window_of(cr__method *m, uint32_t v, int32_t *out);
 cr_status cr__bind_sizes(cr__method *m, int32_t index, const cr_meta *meta);
 /* Everything else about the inputs' sizes, once all are bound: constants and expressions. values: one per input. */
 cr_status cr__check_all_sizes(cr__method *m, const uint32_t *values);
+/* Of a program's own inputs: after the sizes, which give symbols, too. */
+cr_status cr__check_all_numbers(cr__method *m, const uint32_t *values);
 /* Conditions of the environment since m->first_cond, and those that had to wait. */
 cr_status cr__check_conditions(cr__method *m);
 /* After the last output. */

@@ -533,6 +533,11 @@ def test_what_is_a_result_is_not_given_twice():
     assert "return %tanh\n" in str(seen[0]._raw)
 
 
+def test_numbers_that_come_before_their_symbols():
+    """The backward graph takes s0 - 1, then s0: native code finds the symbols first."""
+    assert aot_programs.check(torch, cresset, 1056, ["native"]) == []
+
+
 def test_random_programs():
     """A sample of `./dev test --full aot`."""
     warnings.simplefilter("ignore")
