@@ -227,6 +227,43 @@ static int evaluate_all(cr_capture *c, const request *r, bool settles) {
     return c->reason && c->steps != c->stop + 1 ? evaluate_again(c, r) : 0;
 }
 
+/* The entry of what the first `stop` instructions do, with the reason why the whole is none. NULL: exception. */
+static cr_entry *capture_part(const request *r, long stop, bool settles, PyObject *reason,
+                              PyObject *where) {
+    cr_capture c;
+    cr_entry *e = NULL;
+    if (!evaluate(&c, r, stop, settles)) {
+        Py_XSETREF(c.reason, Py_NewRef(reason));
+        Py_XSETREF(c.where, Py_XNewRef(where));
+        e = cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(r->function));
+    }
+    cr_capture_dispose(&c);
+    return e;
+}
+
+/* What is live where a capture ends may be nothing that can be made again: a generator that waits, an exception that is
+ * handled. Then it ends earlier, before that came to be: at one of the instructions just before, else found by halving,
+ * since what has come to be mostly stays. Takes over the entry that says so, and gives it or a better one. */
+static cr_entry *end_earlier(const request *r, const cr_capture *c, cr_entry *e) {
+    enum { NEAR = 32 };
+    long low = 1, high = c->steps - 2;
+    if (!e || !e->reason || e->resumes || r->d->unsupported != Py_None || c->left <= 0) return e;
+    for (int tries = 0; low <= high; tries++) {
+        long stop = tries < NEAR ? high : (low + high + 1) / 2;
+        cr_entry *part = capture_part(r, stop, c->settles, c->reason, c->where);
+        if (!part) return cr_entry_release(e), NULL;
+        if (!part->resumes) {
+            cr_entry_release(part);
+            high = stop - 1;
+            continue;
+        }
+        cr_entry_release(e);
+        e = part;
+        low = stop + 1;
+    }
+    return e;
+}
+
 /* NULL: exception. */
 static cr_entry *capture(const request *r, bool settles) {
     cr_capture c;
@@ -234,7 +271,8 @@ static cr_entry *capture(const request *r, bool settles) {
     cr_frontends_look();
     bool collects = PyGC_Disable(); /* a finalizer's ops would be recorded */
     r->cache->capturing = capturing = true;
-    if (!evaluate_all(&c, r, settles)) e = cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(r->function));
+    if (!evaluate_all(&c, r, settles))
+        e = end_earlier(r, &c, cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(r->function)));
     cr_capture_dispose(&c);
     r->cache->capturing = capturing = false;
     if (collects) PyGC_Enable();

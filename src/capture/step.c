@@ -397,6 +397,11 @@ static bool step_IMPORT_NAME(stepping *s) {
     return push(s, module);
 }
 
+/* The class statement: its body is a function that __build_class__ calls. */
+static bool step_LOAD_BUILD_CLASS(stepping *s) {
+    return push(s, Py_NewRef(PyDict_GetItemString(s->frame->f_builtins, "__build_class__")));
+}
+
 static bool step_IMPORT_FROM(stepping *s) { return push(s, PyObject_GetAttr(top(s, 1), name_of(s))); }
 
 /* ---- which may be taken ---- */
@@ -434,6 +439,9 @@ static bool is_usual(const stepping *s) {
     case CR_I_BINARY_OP: return (size_t)s->i->arg < CR_COUNT(operators);
     case CR_I_CALL_FUNCTION_EX:
         return PyTuple_CheckExact(top(s, s->i->arg & 1 ? 2 : 1)) && (!(s->i->arg & 1) || has_texts(top(s, 1)));
+    case CR_I_LOAD_BUILD_CLASS:
+        return PyDict_CheckExact(s->frame->f_builtins) &&
+               PyDict_GetItemString(s->frame->f_builtins, "__build_class__");
     case CR_I_BEFORE_WITH: return has_manager(top(s, 1));
     case CR_I_STORE_GLOBAL: return PyDict_CheckExact(s->frame->f_globals);
     case CR_I_IMPORT_NAME: return imports_plainly(s);
@@ -488,6 +496,7 @@ static const step_fn steps[CR_I_COUNT] = {
     STEP(CALL_KW),
     STEP(CALL_FUNCTION_EX),
     STEP(BEFORE_WITH),
+    STEP(LOAD_BUILD_CLASS),
     STEP(IMPORT_NAME),
     STEP(IMPORT_FROM),
 };

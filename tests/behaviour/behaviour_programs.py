@@ -42,12 +42,12 @@ def fill(frame, **parts):
     return "\n".join(out)
 
 
-def family(cases, name, texts):
+def family(cases, name, texts, prelude=PRELUDE):
     """{name: text} of functions -> {name: function}; a function is `def f(a, log, o):` and its text."""
     made = {}
     for key, text in texts.items():
         space = {"__name__": f"behaviour_{name}"}
-        exec(compile(PRELUDE, "<prelude>", "exec"), space)
+        exec(compile(prelude, "<prelude>", "exec"), space)
         if name in ("modules", "layers"):
             exec(compile(cases.MODULE_PRELUDE, "<prelude>", "exec"), space)
             space["LAYERS"] = {kind: eval(f"cresset.nn.{kind}{args}", space) for kind, args in cases.LAYERS.items()}

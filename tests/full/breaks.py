@@ -1,8 +1,8 @@
 """Captures that end after every k instructions of the function, for every k until they end no more: each call is then a
-chain of small captures and single instructions in the function's own frame. Every function of the behaviour suite
-(tests/behaviour) and of tests/py/capture (cases.py, reentry_programs.py, test_breaks.py) must show what plain Python
-shows: result, identity, exceptions with their lines, what is printed, arguments and globals afterwards; twice each, so
-that what was kept is used again. Words choose functions by name. Writes results/breaks-VERSION.json, and a second run
+chain of small captures and single instructions in the function's own frame. Every function of tests/behaviour and of
+tests/py/capture (cases.py, reentry_programs.py, test_breaks.py) must show what plain Python shows: result, identity,
+exceptions with their lines, what is printed, arguments and globals afterwards; twice each, so that what was kept is
+used again. Words choose functions by name. Writes results/breaks-VERSION.json, and a second run
 goes on where the first was stopped, as long as package and programs stay the same; --fresh forgets. CRESSET_JOBS=N
 checks N chunks at a time."""
 import contextlib
@@ -19,6 +19,7 @@ import behaviour  # noqa: E402
 import behaviour_programs  # noqa: E402
 import cases  # noqa: E402
 import children  # noqa: E402
+import natural_breaks  # noqa: E402
 import reentry_programs as programs  # noqa: E402
 import results  # noqa: E402
 import test_breaks  # noqa: E402
@@ -48,7 +49,7 @@ def shown(outcome, make_args):
 def functions():
     """{name: (function, what a call of it shows)}."""
     made = {name: (f, lambda run, f=f: behaviour.outcome(run, f, 0))
-            for name, f in behaviour_programs.programs().items()}
+            for name, f in [*behaviour_programs.programs().items(), *natural_breaks.programs().items()]}
     made.update((f"case.{c.function.__name__}", (c.function, shown(test_capture.outcome, c.make_args)))
                 for c in cases.CASES)
     made.update((f"reentry.{f.__name__}", (f, shown(programs.outcome, make))) for f, make in programs.PROGRAMS)
