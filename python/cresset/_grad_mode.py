@@ -4,11 +4,13 @@ import threading
 
 from cresset import _C
 
-open_levels = threading.local()  # .duals: the open level of autograd.forward_ad, whose tangents are on the tape
+# Thread -> its open level of autograd.forward_ad, whose tangents are on the tape. A dict, mostly empty, that captures
+# can guard: no_grad() is in many programs.
+open_levels = {}
 
 
 def _set_grad(value):
-    if not value and getattr(open_levels, "duals", None) is not None:
+    if not value and open_levels and threading.get_ident() in open_levels:
         raise RuntimeError("no_grad() inside of forward_ad.dual_level() would lose tangents: dual numbers are kept on "
                            "the tape; open it outside of the level, or use detach() for what has no derivative")
     return _C._set_grad_enabled(value)

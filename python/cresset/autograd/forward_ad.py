@@ -10,6 +10,7 @@ So dual tensors require grad inside of their level, and no_grad() there is an er
 """
 from __future__ import annotations
 
+import threading
 from typing import Any, NamedTuple
 
 from cresset import _C, _grad_mode, autograd, func
@@ -38,7 +39,7 @@ class _Duals(func._Level):
 
 
 def _level() -> _Duals | None:
-    return getattr(_grad_mode.open_levels, "duals", None)
+    return _grad_mode.open_levels.get(threading.get_ident())
 
 
 def _checked(level: int | None) -> _Duals | None:
@@ -54,7 +55,7 @@ def enter_dual_level() -> int:
         raise RuntimeError("Nested forward mode AD is not supported at the moment; cresset.func.jvp nests")
     duals = _Duals()
     duals.__enter__()
-    _grad_mode.open_levels.duals = duals
+    _grad_mode.open_levels[threading.get_ident()] = duals
     return 0
 
 
@@ -65,7 +66,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
         raise RuntimeError("Dual level must be a positive number: no level is open")
     if level is not None and level > 0:
         raise RuntimeError(f"Trying to exit a forward AD level that was not the last one that was created: {level}")
-    _grad_mode.open_levels.duals = None
+    del _grad_mode.open_levels[threading.get_ident()]
     duals.__exit__()
 
 
