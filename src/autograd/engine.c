@@ -20,7 +20,9 @@ typedef struct capture {
 } capture;
 typedef struct walk {
     const cr_backward *b;
+    bool marks; /* places are written into the nodes; else they are in `index` */
     cr_map index; /* node -> place in `all` */
+    cr_arena arena; /* of `grads` */
     CR_VEC(pending) all;
     CR_VEC(size_t) heap; /* of places */
     capture *captures; /* per input */
@@ -32,13 +34,29 @@ typedef struct walk {
 
 /* ---- places and the heap ---- */
 
+/* One walk at a time of all threads finds its places in the nodes: the one that holds this; others have a map. */
+static int marking; /* atomic */
+
+static bool find_place(const walk *w, const cr_grad_node *node, uint64_t *at) {
+    if (!w->marks) return cr_map_find(&w->index, &node, sizeof node, at);
+    *at = node->place;
+    return node->walk == w->number;
+}
+
+static cr_status set_place(walk *w, cr_grad_node *node, size_t at) {
+    if (!w->marks) return cr_map_put(&w->index, &node, sizeof node, at);
+    node->walk = w->number;
+    node->place = at;
+    return CR_OK;
+}
+
 static cr_status place_of(walk *w, cr_grad_node *node, size_t *out) {
     uint64_t at;
-    if (cr_map_find(&w->index, &node, sizeof node, &at)) return *out = at, CR_OK;
+    if (find_place(w, node, &at)) return *out = at, CR_OK;
     CR_TRY(cr_vec_reserve(&w->all, w->all.n + 1));
-    CR_TRY(cr_map_put(&w->index, &node, sizeof node, w->all.n));
-    cr_tensor **grads = cr_calloc(node->nouts + 1u, sizeof *grads);
+    cr_tensor **grads = cr_arena_calloc(&w->arena, node->nouts + 1u, sizeof *grads);
     if (!grads) return CR_ENOMEM;
+    CR_TRY(set_place(w, node, w->all.n));
     cr_grad_node_retain(node);
     *out = w->all.n;
     w->all.at[w->all.n++] = (pending){ .node = node, .grads = grads, .order = node->order };
@@ -84,12 +102,20 @@ static bool is_ours(const cr_tensor *t) {
            cr_meta_is_dense(NULL, &t->meta) == CR_YES && !(t->meta.flags & (CR_META_CONJ | CR_META_NEG));
 }
 
+static cr_status add(bool inside, cr_tensor *a, cr_tensor *b, cr_tensor **out) {
+    static const cr_op *known[2]; /* by name once */
+    const cr_op *op = __atomic_load_n(&known[inside], __ATOMIC_RELAXED);
+    cr_arg args[2] = { cr_arg_tensor(a), cr_arg_tensor(b) };
+    if (!op) op = cr_op_find(inside ? "aten::add_.Tensor" : "aten::add.Tensor");
+    __atomic_store_n(&known[inside], op, __ATOMIC_RELAXED);
+    return cr_call_op_1(op, args, 2, out);
+}
+
 /* *sum += grad. */
 static cr_status add_into(cr_tensor **sum, cr_tensor *grad, bool graph) {
-    cr_arg args[2] = { cr_arg_tensor(*sum), cr_arg_tensor(grad) };
     cr_tensor *total;
     bool inside = !graph && !grad->mapped && is_ours(*sum) && (*sum)->meta.dtype == grad->meta.dtype;
-    CR_TRY(cr_call_1(inside ? "aten::add_.Tensor" : "aten::add.Tensor", args, 2, &total));
+    CR_TRY(add(inside, *sum, grad, &total));
     cr_tensor_release(*sum);
     *sum = total;
     return CR_OK;
@@ -128,9 +154,8 @@ static cr_status accumulate(cr_tensor *leaf, cr_tensor **grad, bool graph) {
     } else if (graph) {
         status = add_into(&a->grad, *grad, true);
     } else {
-        cr_arg args[2] = { cr_arg_tensor(a->grad), cr_arg_tensor(*grad) };
         cr_tensor *same = NULL;
-        status = cr_call_1("aten::add_.Tensor", args, 2, &same);
+        status = add(true, a->grad, *grad, &same);
         if (!status) cr_tensor_release(same);
     }
     cr__unlock(&a->lock);
@@ -232,11 +257,11 @@ static void shape_grads(const cr_grad_node *n, cr_tensor *const *grads, const cr
 static bool wants(const walk *w, const cr__edge *e) {
     uint64_t at;
     if (!e->node) return false;
-    return !w->captures || (cr_map_find(&w->index, &e->node, sizeof e->node, &at) && w->all.at[at].needed);
+    return !w->captures || (find_place(w, e->node, &at) && w->all.at[at].needed);
 }
 
-/* What the derivative gave, one for each tensor among the arguments; each gets a reference. */
-static void gather(const cr_grad_node *n, const cr_arg *args, const cr_arg *made, cr_tensor **each) {
+/* What the derivative gave, one for each tensor among the arguments; each has a reference. */
+static void gather(const cr_grad_node *n, const cr_arg *args, cr_arg *made, cr_tensor **each) {
     uint32_t slot = 0;
     for (uint16_t p = 0; p < n->nargs; p++) {
         bool list = args[p].kind == CR_ARG_LIST;
@@ -244,7 +269,11 @@ static void gather(const cr_grad_node *n, const cr_arg *args, const cr_arg *made
         for (uint32_t k = 0; k < (list ? args[p].n : 1); k++) {
             if (items[k].kind != CR_ARG_TENSOR) continue;
             const cr_arg *g = made[p].kind == CR_ARG_LIST ? &made[p].u.list[k] : &made[p];
-            if (g->kind == CR_ARG_TENSOR) cr_tensor_retain(each[slot] = g->u.t);
+            if (g->kind == CR_ARG_TENSOR) {
+                each[slot] = g->u.t;
+                if (list || g != &made[p]) cr_tensor_retain(g->u.t);
+                else made[p] = cr_arg_none(); /* handed over */
+            }
             slot++;
         }
     }
@@ -274,16 +303,18 @@ static cr_status refuse(const cr_op *op) {
                    op->name);
 }
 
+enum { SMALL = CR_LIMIT(8, 1) };
+
 /* By the op's derivative. each: per tensor argument, owned. */
 static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads, cr_tensor **each) {
-    cr_arg args[CR_MAX_PARAMS] = { { 0 } }, results[CR__MAX_RESULTS] = { { 0 } };
-    cr_arg given[CR__MAX_RESULTS], made[CR_MAX_PARAMS];
+    cr_arg args[CR_MAX_PARAMS], results[CR__MAX_RESULTS], given[CR__MAX_RESULTS], made[CR_MAX_PARAMS], small[SMALL];
     bool needs[CR_MAX_PARAMS], any = false;
     uint32_t slot = 0;
-    cr_arg *items = NULL;
+    cr_arg *items = small;
     bool graph = w->b->graph;
+    for (uint16_t p = 0; p < n->nargs; p++) args[p] = made[p] = cr_arg_none();
+    for (uint16_t i = 0; i < n->nresults; i++) results[i] = cr_arg_none();
     cr_status status = cr__saved_open(n, graph, !graph && !w->b->keep, args, results);
-    for (uint16_t p = 0; p < n->nargs; p++) made[p] = cr_arg_none();
     if (status) goto out;
     for (uint16_t p = 0; p < n->nargs; p++) {
         uint32_t tensors = cr__count_tensors(&args[p], 1);
@@ -293,20 +324,17 @@ static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads, cr_te
     }
     if (!any) goto out;
     if (n->underived) CR_TRY_OUT(refuse(n->op));
-    items = cr_calloc(n->nouts + 1u, sizeof *items);
-    if (!items) CR_TRY_OUT(CR_ENOMEM);
+    if (n->nouts > SMALL && !(items = cr_calloc(n->nouts, sizeof *items))) CR_TRY_OUT(CR_ENOMEM);
     shape_grads(n, grads, results, items, given);
     CR_TRY_OUT(cr_grad_expand(cr_exec_emitter(), n->op, args, results, given, needs, made));
     gather(n, args, made, each);
 out:
-    cr_free(items);
+    if (items != small) cr_free(items);
     cr_results_release(made, n->nargs);
     cr_results_release(args, n->nargs);
     cr_results_release(results, n->nresults);
     return status;
 }
-
-enum { SMALL = CR_LIMIT(8, 1) };
 
 /* Runs the node and sends on what it gives. */
 static cr_status run_node(walk *w, cr_grad_node *n, cr_tensor **grads) {
@@ -468,7 +496,7 @@ static cr_status place_sinks(walk *w) {
     for (size_t at = 0; at < w->all.n; at++) {
         pending *p = &w->all.at[at];
         bool queued = p->queued;
-        CR_TRY(cr_map_put(&w->index, &p->node, sizeof p->node, at));
+        CR_TRY(set_place(w, p->node, at));
         p->queued = false;
         if (queued) CR_TRY(heap_push(w, at));
     }
@@ -494,7 +522,7 @@ static cr_status mark(walk *w) {
         for (uint32_t i = 0; i < p->node->nslots && !p->needed; i++) {
             uint64_t to;
             cr_grad_node *next = p->node->slots[i].edge.node;
-            p->needed = next && cr_map_find(&w->index, &next, sizeof next, &to) && w->all.at[to].needed;
+            p->needed = next && find_place(w, next, &to) && w->all.at[to].needed;
         }
     }
     return CR_OK;
@@ -536,6 +564,8 @@ cr_status cr_autograd_backward(const cr_backward *b) {
     static uint64_t last; /* atomic */
     walk w = { .b = b, .number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED), .outer = walking };
     walking = &w;
+    w.marks = !__atomic_exchange_n(&marking, 1, __ATOMIC_ACQUIRE);
+    cr_arena_init(&w.arena);
     cr_map_init(&w.reached);
     cr_map_init(&w.index);
     cr_status status = CR_OK;
@@ -547,7 +577,6 @@ cr_status cr_autograd_backward(const cr_backward *b) {
     ambient->mode.autocast = before.mode.autocast;
     for (size_t i = 0; i < w.all.n; i++) {
         for (uint32_t k = 0; k < w.all.at[i].node->nouts; k++) cr_tensor_release(w.all.at[i].grads[k]);
-        cr_free(w.all.at[i].grads);
         cr_grad_node_release(w.all.at[i].node);
     }
     for (size_t i = 0; w.captures && i < b->ninputs; i++) {
@@ -559,6 +588,8 @@ cr_status cr_autograd_backward(const cr_backward *b) {
     cr_vec_dispose(&w.heap);
     cr_map_dispose(&w.index);
     cr_map_dispose(&w.reached);
+    cr_arena_dispose(&w.arena);
+    if (w.marks) __atomic_store_n(&marking, 0, __ATOMIC_RELEASE);
     walking = w.outer;
     return status;
 }
@@ -586,7 +617,7 @@ static cr_status reach(nodes *todo, cr_map *known, bool *leaf) {
 
 static cr_status reach_all(walk *w) {
     nodes todo = { 0 };
-    bool leaf;
+    bool leaf = false;
     cr_status status = CR_OK;
     for (size_t i = 0; i < w->all.n && !status; i++) status = cr_vec_push(&todo.at, w->all.at[i].node);
     cr_status reached = reach(&todo, &w->reached, &leaf);
@@ -616,7 +647,7 @@ cr_status cr_autograd_will_run(cr_grad_node *n, bool *yes) {
     *yes = false;
     if (!w) return CR_FAIL(CR_ERUNTIME, "only while a backward() runs is it known which nodes it comes to");
     if (w->captures) {
-        *yes = cr_map_find(&w->index, &n, sizeof n, &at) && w->all.at[at].needed;
+        *yes = find_place(w, n, &at) && w->all.at[at].needed;
         return CR_OK;
     }
     if (!w->reached.n) CR_TRY(reach_all(w));

@@ -52,6 +52,7 @@ struct cr_grad_node {
     cr__extra *extra; /* under `lock` where several threads may look */
     void *shown; /* borrowed: the front end's object */
     cr_grad_node *next_dead; /* while freed or traversed */
+    uint64_t walk, place; /* of the walk that marks nodes (engine.c), and of no other */
 };
 
 /* cr_tensor.autograd; NULL for most tensors. */

@@ -169,7 +169,22 @@ void cr__autograd_dismiss(cr_tensor *t, cr__autograd *a) {
     cr_free(a);
 }
 
+/* Nobody else has seen the tensor yet. */
+static cr_status set_first(cr_tensor *t, cr_grad_node *fn, uint32_t result) {
+    cr__autograd *a = cr_alloc(sizeof *a);
+    if (!a) {
+        cr_grad_node_release(fn);
+        return CR_ENOMEM;
+    }
+    *a = (cr__autograd){ .fn = fn, .result = result };
+    __atomic_store_n(&t->autograd, a, __ATOMIC_RELEASE);
+    if (t->base) __atomic_store_n(&t->written, cr_tensor_version(t), __ATOMIC_RELAXED);
+    t->meta.flags |= CR_META_REQUIRES_GRAD;
+    return CR_OK;
+}
+
 cr_status cr__autograd_set_fn(cr_tensor *t, cr_grad_node *fn, uint32_t result) {
+    if (!t->autograd && __atomic_load_n(&t->refs, __ATOMIC_RELAXED) == 1) return set_first(t, fn, result);
     cr__autograd *a = cr__autograd_of(t);
     cr_status status = !a ? CR_ENOMEM : a->retains ? add_keeper(fn, result, t) : CR_OK;
     if (status) {
@@ -203,28 +218,22 @@ static cr_status renew(cr_tensor *t) {
     return cr__autograd_set_fn(t, fresh, 0);
 }
 
+/* With the lock held. */
 static cr_status sink_of(cr_tensor *t, cr__autograd *a, cr_grad_node **out) {
-    cr_status status = CR_OK;
-    cr__lock(&a->lock);
     if (a->sink && a->sink->parked) {
         *out = a->sink;
         a->sink->parked = false;
         a->sink->refs = 1;
         cr_tensor_retain(t);
-    } else if (a->sink && try_retain(a->sink)) {
-        *out = a->sink;
-    } else {
-        cr_grad_node *made = cr_calloc(1, sizeof *made);
-        if (made) {
-            cr_tensor_retain(made->leaf = t);
-            made->refs = made->nouts = 1;
-            *out = a->sink = made;
-        } else {
-            status = CR_ENOMEM;
-        }
+        return CR_OK;
     }
-    cr__unlock(&a->lock);
-    return status;
+    if (a->sink && try_retain(a->sink)) return *out = a->sink, CR_OK;
+    cr_grad_node *made = cr_calloc(1, sizeof *made);
+    if (!made) return CR_ENOMEM;
+    cr_tensor_retain(made->leaf = t);
+    made->refs = made->nouts = 1;
+    *out = a->sink = made;
+    return CR_OK;
 }
 
 cr_status cr__edge_of(cr_tensor *t, cr__edge *out) {
@@ -235,13 +244,16 @@ cr_status cr__edge_of(cr_tensor *t, cr__edge *out) {
     if (!(t->meta.flags & CR_META_REQUIRES_GRAD)) return CR_OK;
     cr__autograd *a = cr__autograd_of(t);
     if (!a) return CR_ENOMEM;
+    cr_status status = CR_OK;
     cr__lock(&a->lock);
     if (a->fn) {
         cr_grad_node_retain(a->fn);
         *out = (cr__edge){ a->fn, a->result };
+    } else {
+        status = sink_of(t, a, &out->node);
     }
     cr__unlock(&a->lock);
-    return out->node ? CR_OK : sink_of(t, a, &out->node);
+    return status;
 }
 
 cr_status cr_autograd_edge(cr_tensor *t, cr_grad_edge *out) { return cr__edge_of(t, out); }

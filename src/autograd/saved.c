@@ -168,13 +168,47 @@ static cr_status unpack(const cr_grad_node *n, cr__slot *slots, uint32_t *at, cr
     return CR_OK;
 }
 
+static cr_status check_versions(const cr_grad_node *n, const cr__slot *slots, uint32_t *at, const cr_arg *args,
+                                size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (args[i].kind == CR_ARG_LIST) CR_TRY(check_versions(n, slots, at, args[i].u.list, args[i].n));
+        if (args[i].kind != CR_ARG_TENSOR) continue;
+        const cr__slot *slot = &slots[(*at)++];
+        if (slot->kept && cr_tensor_version(args[i].u.t) != slot->version)
+            return stale(n, args[i].u.t, slot->version, slots == n->outs);
+    }
+    return CR_OK;
+}
+
+static void hand_over(cr_arg *from, size_t n, cr_arg *to) {
+    for (size_t i = 0; i < n; i++) {
+        to[i] = from[i];
+        if (from[i].kind != CR_ARG_STR) from[i] = cr_arg_none(); /* texts stay the node's */
+    }
+}
+
+static cr_status refuse_walked(const cr_grad_node *n) {
+    return CR_FAIL(CR_ERUNTIME,
+                   "trying to backward through the graph a second time: what %s saved was freed by the first "
+                   "backward(). Specify retain_graph=True there",
+                   n->op->name);
+}
+
+/* What is read for the last time, without a reference more. */
+static cr_status take_all(cr_grad_node *n, cr_arg *args, cr_arg *results) {
+    uint32_t slot = 0, out = 0;
+    if (n->walked) return refuse_walked(n);
+    CR_TRY(check_versions(n, n->slots, &slot, n->args, n->nargs));
+    CR_TRY(check_versions(n, n->outs, &out, n->results, n->nresults));
+    n->walked = true;
+    hand_over(n->args, n->nargs, args);
+    hand_over(n->results, n->nresults, results);
+    return CR_OK;
+}
+
 static cr_status unpack_all(cr_grad_node *n, bool graph, cr_arg *args, cr_arg *results) {
     uint32_t slot = 0, out = 0;
-    if (n->walked)
-        return CR_FAIL(CR_ERUNTIME,
-                       "trying to backward through the graph a second time: what %s saved was freed by the first "
-                       "backward(). Specify retain_graph=True there",
-                       n->op->name);
+    if (n->walked) return refuse_walked(n);
     for (uint16_t i = 0; i < n->nargs; i++) CR_TRY(unpack(n, n->slots, &slot, NULL, &n->args[i], graph, &args[i]));
     for (uint16_t i = 0; i < n->nresults; i++) CR_TRY(unpack(n, n->outs, &out, n, &n->results[i], graph, &results[i]));
     return CR_OK;
@@ -214,10 +248,12 @@ static cr_status open_packed(opening *from, cr_arg *args, size_t n) {
 
 cr_status cr__saved_open(cr_grad_node *n, bool graph, bool forget, cr_arg *args, cr_arg *results) {
     cr__packed **packed, **gone = NULL;
+    bool last = forget && cr__keeps_something(n);
     cr__lock(&n->lock);
     cr_status status = hold_packed(n, &packed);
-    if (!status) status = unpack_all(n, graph, args, results);
-    if (!status && forget && cr__keeps_something(n)) {
+    if (!status && last && !graph && !packed) status = take_all(n, args, results);
+    else if (!status) status = unpack_all(n, graph, args, results);
+    if (!status && last && !n->walked) {
         n->walked = true;
         cr__node_forget(n);
         if (n->extra) {

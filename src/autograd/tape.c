@@ -84,8 +84,10 @@ static bool is_argument(const cr_arg *args, size_t n, const cr_tensor *t) {
     return false;
 }
 
-/* The results are the node's from now on, where a gradient can flow through them. */
-static cr_status attach(const cr_op *op, const cr_arg *args, const cr_arg *results, cr_grad_node *node) {
+/* The results are the node's from now on, where a gradient can flow through them. *handed: the caller's reference is
+ * the first one's. */
+static cr_status attach(const cr_op *op, const cr_arg *args, const cr_arg *results, uint32_t flowing,
+                        cr_grad_node *node, bool *handed) {
     uint32_t at = 0;
     for (uint16_t i = 0; i < op->schema.nreturns; i++) {
         const cr_arg *items = results[i].kind == CR_ARG_LIST ? results[i].u.list : &results[i];
@@ -94,10 +96,11 @@ static cr_status attach(const cr_op *op, const cr_arg *args, const cr_arg *resul
             if (items[k].kind != CR_ARG_TENSOR) continue;
             cr_tensor *t = items[k].u.t;
             uint32_t result = at++;
-            bool flows;
-            CR_TRY(cr_grad_flows(op->base, i, &t->meta, &flows));
+            bool flows = flowing >> i & 1;
+            if (n > 1) CR_TRY(cr_grad_flows(op->base, i, &t->meta, &flows)); /* the mask says it of the first */
             if (!flows || (op->variant != CR_INPLACE && is_argument(args, op->schema.nparams, t))) continue;
-            cr_grad_node_retain(node);
+            if (*handed) cr_grad_node_retain(node);
+            *handed = true;
             CR_TRY(cr__autograd_set_fn(t, node, result));
         }
     }
@@ -123,16 +126,16 @@ static cr_status keep_self(cr_tensor *self, bool elements, cr_tensor **out) {
     return cr_tensor_create_fake(NULL, &meta, out);
 }
 
-static cr_status record(const cr_op *op, const cr_arg *args, const cr_arg *results, const cr_saved *saved,
-                        bool underived, cr_tensor *before) {
+static cr_status record(const cr_op *op, const cr_arg *args, const cr_arg *results, uint32_t flows,
+                        const cr_saved *saved, bool underived, cr_tensor *before) {
     cr_grad_node *node;
-    bool inplace = op->variant == CR_INPLACE;
+    bool inplace = op->variant == CR_INPLACE, handed = false;
     CR_TRY(cr__node_create(op->base, args, results, saved->args, saved->results, before, &node));
     node->underived = underived;
     bool view = inplace && args[0].u.t->base;
-    cr_status status = view ? cr__attach_view(args[0].u.t, node) : attach(op, args, results, node);
+    cr_status status = view ? cr__attach_view(args[0].u.t, node) : attach(op, args, results, flows, node, &handed);
     if (!status) status = cr__saved_pack(node, args, results, before);
-    cr_grad_node_release(node);
+    if (!handed) cr_grad_node_release(node);
     return status;
 }
 
@@ -163,7 +166,7 @@ static cr_status call_recorded(const cr_op *op, const cr_arg *args, bool underiv
                            op->name));
     if (!flows) goto out;
     if (!inplace && !underived) CR_TRY_OUT(cr_grad_saved(op, args, results, needs, flows, &saved));
-    CR_TRY_OUT(record(op, args, results, &saved, underived, before));
+    CR_TRY_OUT(record(op, args, results, flows, &saved, underived, before));
 out:
     cr_tensor_release(before);
     if (status) cr_results_release(results, cr_result_count(op));

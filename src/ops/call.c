@@ -792,7 +792,10 @@ void cr_results_release(cr_arg *results, size_t n) {
 
 cr_status cr_call_1(const char *name, const cr_arg *args, size_t n, cr_tensor **out) {
     const cr_op *op = cr_op_find(name);
-    if (!op) return CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", name);
+    return op ? cr_call_op_1(op, args, n, out) : CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", name);
+}
+
+cr_status cr_call_op_1(const cr_op *op, const cr_arg *args, size_t n, cr_tensor **out) {
     cr_arena arena;
     cr_arena_init(&arena);
     cr_binding binding;
@@ -801,7 +804,7 @@ cr_status cr_call_1(const char *name, const cr_arg *args, size_t n, cr_tensor **
     if (!status) status = cr_call(op, binding.args, results);
     if (!status && (op->schema.nreturns != 1 || results[0].kind != CR_ARG_TENSOR)) {
         cr_results_release(results, op->schema.nreturns);
-        status = CR_FAIL(CR_ETYPE, "%s does not return one tensor; use cr_call", name);
+        status = CR_FAIL(CR_ETYPE, "%s does not return one tensor; use cr_call", op->name);
     }
     if (!status) *out = results[0].u.t;
     cr_arena_dispose(&arena);

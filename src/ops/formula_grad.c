@@ -64,13 +64,19 @@ static cr_status compare_sizes(fx *x, const cr_fnode *node, const cr_meta *from,
     return CR_OK;
 }
 
+static bool fits_already(const cr_meta *from, const cr_meta *to) {
+    return from->dtype == to->dtype && from->rank == to->rank &&
+           !memcmp(from->size, to->size, (size_t)to->rank * sizeof *to->size);
+}
+
 /* Sums, makes real, casts and expands so that *v has the argument's shape and dtype. */
 static cr_status fit(fx *x, const cr_fnode *node, const cr_meta *argument, fval *v) {
     cr_meta to;
     const cr_meta *from;
-    cr_meta_copy(&to, argument); /* emitting may move the emitter's metas */
     CR_TRY(cr__fx_meta(x, v, &from));
     if (!from) return cr__fx_fail(x, node, CR_EFORMAT, "a derivative must be a tensor");
+    if (fits_already(from, argument)) return CR_OK;
+    cr_meta_copy(&to, argument); /* emitting may move the emitter's metas */
     uint32_t summed;
     bool expand, complex = cr_dtype_is_complex(from->dtype);
     int dtype = from->dtype, rank = from->rank;
@@ -158,7 +164,6 @@ static cr_status run_clause(fx *x, const cr_fstatement *clause, gradients *g) {
     for (int k = 0; k < clause->nvalues; k++) {
         const cr_fnode *node = clause->values[k];
         bool undefined, one_each = clause->nvalues == clause->nnames;
-        size_t mark = x->owned.n;
         fval v;
         if (one_each && !g->wanted[targets[k]]) continue;
         CR_TRY(cr__fx_undefined(x, node, &undefined));
@@ -174,10 +179,21 @@ static cr_status run_clause(fx *x, const cr_fstatement *clause, gradients *g) {
                 if (g->wanted[targets[i]])
                     CR_TRY(add_to(x, node, targets[i], v.opaque ? v : cr__fval(v.a.u.list[i]), g));
         }
-        CR_TRY(cr__fx_keep(x, mark));
     }
     x->clause = NULL;
     return CR_OK;
+}
+
+/* A gradient that outlives the expansion: handed over where the expansion owns it, else another reference. */
+static cr_status hand_out(fx *x, const cr_arg *from, cr_arg *to) {
+    for (size_t i = x->owned.n; from->kind == CR_ARG_TENSOR && i-- > 0;) {
+        cr_arg *own = &x->owned.at[i];
+        if (own->kind != CR_ARG_TENSOR || own->u.t != from->u.t) continue;
+        *to = *own;
+        *own = cr_arg_none();
+        return CR_OK;
+    }
+    return cr__copy_out(from, to);
 }
 
 /* Fills what only `zero` was said about and hands everything out. */
@@ -199,7 +215,7 @@ static cr_status finish_gradients(fx *x, gradients *g, cr_arg *out) {
             any |= sums[i].kind != CR_ARG_NONE;
         }
         if (!any) continue;
-        cr_status status = cr__copy_out(&g->sum[p], &out[p]);
+        cr_status status = hand_out(x, &g->sum[p], &out[p]);
         if (status) {
             cr_results_release(out, (size_t)p);
             return status;

@@ -284,6 +284,7 @@ cr_emitter *cr_exec_emitter(void);
 /* Convenience for C callers: finds the op, binds positional arguments (the rest default), one tensor result.
  *     cr_arg a[] = { cr_arg_tensor(x), cr_arg_int(1) };   CR_TRY(cr_call_1("aten::softmax.int", a, 2, &y)); */
 CR_NODISCARD cr_status cr_call_1(const char *name, const cr_arg *args, size_t n, cr_tensor **out);
+CR_NODISCARD cr_status cr_call_op_1(const cr_op *op, const cr_arg *args, size_t n, cr_tensor **out);
 
 /* ---- what surrounds a call ---- */
 typedef struct cr_recorder {

@@ -8,7 +8,7 @@ round, so that two more outcomes pass, of which every element is measured:
 
     as in float64   the element is PyTorch's in its dtype, or as near to PyTorch's gradient of the same numbers in
                     float64 (ours there, where PyTorch's is NaN or finite differences contradict it) as 4 times the
-                    tolerance, as PyTorch's own in the dtype is, as four roundings of the largest element, or as 4
+                    tolerance, as PyTorch's own in the dtype is, as eight roundings of the largest element, or as 4
                     times what moving all arguments and cotangents by up to one rounding of their dtype moves it in
                     four tries: no computation in that dtype can know better
     tie             the call leaves open which of equal elements it selects (`Call.ties`): equal elements of the
@@ -102,7 +102,7 @@ def within(exact, mine, theirs, moved):
     rtol, atol = (4 * v for v in harness.TOLERANCE[mine.dtype])
     wide, rounded = lambda t: t.to(exact.dtype), exact.to(mine.dtype)
     largest = torch.where(exact.isfinite(), exact.abs(), 0.0).amax()
-    limit = torch.stack([atol + rtol * exact.abs(), (4 * torch.finfo(mine.dtype).eps * largest).expand(exact.shape),
+    limit = torch.stack([atol + rtol * exact.abs(), (8 * torch.finfo(mine.dtype).eps * largest).expand(exact.shape),
                          *(4 * (m - exact).abs() for m in moved if m is not None)]).amax(0)
     ok = (wide(mine) - exact).abs() <= limit
     ok |= torch.isclose(wide(mine), wide(rounded), rtol, atol, equal_nan=True)  # infinite, beyond the dtype

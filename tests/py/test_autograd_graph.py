@@ -1,5 +1,6 @@
 """A1: nodes, their hooks and metadata, edges, hooks on several tensors, saved-tensor hooks, against PyTorch."""
 import gc
+import threading
 import weakref
 
 import pytest
@@ -378,3 +379,41 @@ def test_a_node_outlives_its_tensor():
     gc.collect()
     assert fn.name() == "SinBackward0" and fn.next_functions[0][0].variable is x
     assert values(fn._saved_self) == [1.0, 2.0, 3.0]
+
+
+def test_walks_inside_of_walks_share_nodes():
+    """The inner walk comes to nodes that the outer one has places for, and the other way round."""
+    x = cresset.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * x
+    z = (y * x).sum()
+    seen = []
+
+    def inner(grad):
+        if not seen:  # the inner walk comes here, too
+            seen.append(None)
+            seen[0] = cresset.autograd.grad(z, [x, y], retain_graph=True)
+    y.register_hook(inner)
+    z.backward(retain_graph=True)
+    assert x.grad.tolist() == [3.0, 12.0, 27.0] and len(seen) == 1
+    assert [g.tolist() for g in seen[0]] == [[3.0, 12.0, 27.0], [1.0, 2.0, 3.0]]
+
+
+def test_walks_on_several_threads_share_nodes():
+    x = cresset.ones(4, requires_grad=True)
+    y = x
+    for _ in range(50):
+        y = y * x
+    z, found, errors = y.sum(), [], []
+
+    def walk():
+        try:
+            for _ in range(20):
+                found.append(cresset.autograd.grad(z, x, retain_graph=True)[0].tolist())
+        except RuntimeError as error:
+            errors.append(error)
+    threads = [threading.Thread(target=walk) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors and found == [[51.0] * 4] * 80
