@@ -424,6 +424,16 @@ def test_an_inference_tensor_is_written_once():
     assert torch.equal(mine, theirs)
 
 
+def test_what_a_fake_does_not_know_is_asked_of_the_tensor():
+    base = torch.arange(8.0)
+    for f in (lambda x: x.storage_offset(), lambda x: torch.Tensor.storage_offset(x), lambda x: x.data_ptr(),
+              lambda x: x._version, lambda x: x.is_leaf, lambda x: x.tolist(), lambda x: torch.Tensor.tolist(x),
+              lambda x: x.is_contiguous(), lambda x: torch.Tensor.size(x), lambda x: x.element_size()):
+        run = compiled(f)
+        for x in (base, base[3:], base[::2]):
+            assert run(x) == f(x)
+
+
 def test_what_programs_ask_of_torch():
     import weakref
     weight = nn.Parameter(torch.ones(2))

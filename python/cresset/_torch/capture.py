@@ -25,6 +25,8 @@ _FLAGS = ("_get_cudnn_enabled", "_get_cudnn_benchmark", "_get_cudnn_deterministi
 _ASKS = ("is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cpu_enabled", "is_autocast_cache_enabled",
          "get_default_dtype", "get_autocast_dtype", "_is_any_autocast_enabled", "_get_deterministic_algorithms",
          "_get_deterministic_algorithms_warn_only")
+_SIZES = {"size", "stride", "dim", "numel", "contiguous", "to", "float", "double", "half", "bfloat16", "long", "int",
+          "bool"}
 _META = ("is_floating_point", "is_complex", "is_signed", "numel", "is_conj", "is_neg")  # answered from what is guarded
 # what looks at data, at memory or at the generator, and what our function of that name takes otherwise
 _REFUSED = {"from_numpy", "frombuffer", "from_file", "set_", "resize_", "resize_as_", "data_ptr", "tolist", "item",
@@ -85,8 +87,8 @@ def find(callable: Any) -> tuple[str, Any] | None:
     if not isinstance(name, str) or name in _REFUSED or isinstance(callable, type):
         return None
     if getattr(callable, "__objclass__", None) in (torch._C.TensorBase, torch.Tensor):  # Tensor.NAME
-        method = getattr(cresset.Tensor, name, None)
-        return None if method is None or name.startswith("__") else ("op", method)
+        method = getattr(cresset.Tensor, name, None)  # those that are no ops may tell of memory, which a fake has not
+        return ("op", method) if type(method) is type(cresset.Tensor.relu) or name in _SIZES else None
     if not any(getattr(space, name, None) == callable for space in _spaces):
         return None
     ours = _function(name)
