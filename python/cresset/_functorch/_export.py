@@ -77,8 +77,16 @@ class _Program:
     structure: Any  # what the function gave, in its shape
 
 
+_OWN_RULES = ("__tensor_flatten__", "__torch_dispatch__", "__torch_function__")  # of what ops do to a subclass
+
+
 def _flat(api: str, leaves: list[Any], first: int) -> None:
     for i, leaf in enumerate(leaves):
+        own = [rule for rule in _OWN_RULES if rule in dir(type(leaf))]
+        if isinstance(leaf, _C.Tensor) and own:
+            what = f"input {i - first}" if i >= first else f"parameter or buffer {i}"
+            raise RuntimeError(f"{api} is not supported with subclasses of Tensor that have rules of their own: {what} "
+                               f"is a {type(leaf).__name__}, which has {own[0]}. Pass the tensors that it wraps")
         if not isinstance(leaf, _C.Tensor):
             raise NotImplementedError(f"{api}: input {i - first} is {leaf!r}; inputs of the graph are tensors: close "
                                       "over other values, or make a tensor of it")
@@ -144,7 +152,7 @@ def _check_structure(whole: Any, loss: int | None) -> None:
                            "You must specify the which (index) output is the loss with output_loss_index.")
     if not isinstance(whole, (tuple, list)):
         raise RuntimeError("Expected forward output to be either a tensor or a list/tuple of tensors. found "
-                           f"{type(whole)}")
+                           f"{type(whole)}; return its tensors, the loss among them, as a tuple")
     if not 0 <= loss < len(whole):
         raise IndexError(f"output_loss_index is {loss}; the forward has {len(whole)} outputs")
 
@@ -178,7 +186,8 @@ def aot_export_module(mod: Any, args: Any, *, decompositions: dict[Any, Any] | N
     requires grad, in the order of the inputs; the loss's tangent is 1. dynamic_shapes: sizes of user inputs are
     symbols."""
     if pre_dispatch and trace_joint:
-        raise RuntimeError("pre_dispatch is not supported when trace_joint is True.")
+        raise RuntimeError("pre_dispatch is not supported when trace_joint is True. Leave one of them out: gradients "
+                           "are in the graph of trace_joint alone")
     if pre_dispatch:
         raise NotImplementedError("pre_dispatch=True: switches of grad mode are regions of exported programs; use "
                                   "cresset.export.export(mod, args)")
@@ -252,7 +261,8 @@ def aot_export_joint_simple(func: Callable[..., Any], args: tuple[Any, ...], *, 
     if not 0 <= num_params_buffers <= len(leaves):
         raise ValueError(f"num_params_buffers is {num_params_buffers}; there are {len(leaves)} inputs")
     if spec.children_spec[0].is_leaf():
-        raise RuntimeError(f"aot_export_joint_simple requires inputs to be a single list/tuple. in_spec={spec}")
+        raise RuntimeError(f"aot_export_joint_simple requires inputs to be a single list/tuple. in_spec={spec}; "
+                           "pass (x,)")
     if not all(child.is_leaf() for child in spec.children_spec[0].children_spec):
         raise RuntimeError(f"aot_export_joint_simple requires individual inputs not to be pytrees. in_spec={spec}; "
                            "pass their leaves")
@@ -269,7 +279,7 @@ def aot_export_joint_simple(func: Callable[..., Any], args: tuple[Any, ...], *, 
                            f".clone().\n{program.metadata}")
     if program.out_spec.is_leaf():
         raise RuntimeError("aot_export_joint_simple requires outputs to be a single list/tuple. "
-                           f"out_spec={program.out_spec}")
+                           f"out_spec={program.out_spec}; return (result,)")
     if not all(child.is_leaf() for child in program.out_spec.children_spec):
         raise RuntimeError(f"aot_export_joint_simple requires individual outputs not to be pytrees. "
                            f"out_spec={program.out_spec}; return their leaves")
