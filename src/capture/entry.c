@@ -130,12 +130,37 @@ static int make_cell(builder *b, PyObject *cell, uint32_t *at) {
     return make(b, PyCell_GET(cell), &rows[1]) || add_parts(b, CR_MAKE_FILL, NULL, rows, 2, &unused) ? -1 : 0;
 }
 
+static int make_attributes(builder *b, uint32_t object, PyObject *dict, PyTypeObject *type);
+
+/* What a function says of itself, where it is not what its code says: functools.wraps(). */
+static int make_texts(builder *b, const PyFunctionObject *fn, uint32_t object) {
+    const PyCodeObject *code = (PyCodeObject *)fn->func_code;
+    PyObject *module = PyDict_GetItemString(fn->func_globals, "__name__");
+    PyObject *doc = PyTuple_GET_SIZE(code->co_consts) ? PyTuple_GET_ITEM(code->co_consts, 0) : Py_None;
+    if (!PyUnicode_Check(doc)) doc = Py_None;
+    const struct { const char *name; PyObject *is, *was; } texts[] = {
+        { "__name__", fn->func_name, code->co_name },
+        { "__qualname__", fn->func_qualname, code->co_qualname },
+        { "__doc__", fn->func_doc, doc },
+        { "__module__", fn->func_module, module },
+    };
+    uint32_t rows[2] = { object, 0 }, at;
+    for (size_t i = 0; i < CR_COUNT(texts); i++) {
+        if (texts[i].is == texts[i].was || !texts[i].is) continue;
+        PyObject *name = PyUnicode_InternFromString(texts[i].name);
+        int failed = !name || make(b, texts[i].is, &rows[1]) || add_parts(b, CR_MAKE_ATTRIBUTE, name, rows, 2, &at);
+        Py_XDECREF(name);
+        if (failed) return -1;
+    }
+    return 0;
+}
+
 /* A function that the program made, with cells and defaults as they are now. */
 static int make_function(builder *b, PyObject *value, uint32_t *at) {
     const PyFunctionObject *fn = (PyFunctionObject *)value;
     uint64_t owner;
     uint32_t rows[3] = { 0 }, unused;
-    if (!cr_map_find(&b->c->made, &value, sizeof value, &owner) || fn->func_dict ||
+    if (!cr_map_find(&b->c->made, &value, sizeof value, &owner) ||
         (fn->func_annotations && !cr_is_constant(fn->func_annotations)))
         return cr_break(b->c, "a function that cannot be made again is part of the result");
     int32_t globals = cr_source(&b->c->guards, CR_READ_GLOBALS, (int32_t)owner, NULL, 0);
@@ -176,7 +201,8 @@ static int make_function(builder *b, PyObject *value, uint32_t *at) {
     cr_vec_dispose(&empty);
     PyMem_Free(parts);
     Py_XDECREF(fixed);
-    return failed ? -1 : 0;
+    if (failed || make_texts(b, fn, rows[0])) return -1;
+    return make_attributes(b, rows[0], fn->func_dict, &PyFunction_Type);
 }
 
 static int make_method(builder *b, PyObject *method, uint32_t *at) {
@@ -315,7 +341,7 @@ static int make(builder *b, PyObject *value, uint32_t *at) {
 
 /* ---- changes to objects from outside ---- */
 
-static bool is_unchanged(const cr_known *k) {
+bool cr_is_unchanged(const cr_known *k) {
     PyObject *key, *value;
     Py_ssize_t n = PyObject_Length(k->before), p = 0, q = 0;
     if (PyObject_Length(k->value) != n) return false;
@@ -355,7 +381,7 @@ static int add_effects(builder *b) {
     for (size_t i = 0; i < b->c->known.n; i++) {
         const cr_known *k = &b->c->known.at[i];
         uint32_t row;
-        if (!k->before || is_unchanged(k)) continue;
+        if (!k->before || cr_is_unchanged(k)) continue;
         if (refuse_finalizers(b) || guard_distinct(b->c, k) || make_own(b, k->value, &row)) return -1;
         if (cr_vec_push(&b->e->effects, (cr_effect){ CR_READ_NONE, k->source, row, NULL })) return no_memory();
     }
@@ -504,7 +530,7 @@ static int describe_state(builder *b) {
 /* Did it stop where it was told to, before an instruction of the function itself and outside of handlers? */
 static bool has_stopped(const cr_capture *c) {
     return c->stop >= 0 && c->steps == c->stop + 1 && c->frame && !c->frame->back && c->frame->resumed &&
-           !c->handled && !c->unfinished;
+           !c->handled && !c->unfinished && !c->stopped_inside;
 }
 
 /* Everything up to the instruction that ended the capture, as an entry after which CPython goes on. A reason for not

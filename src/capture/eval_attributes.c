@@ -64,6 +64,17 @@ static int builtin_type_attribute(cr_capture *c, PyObject *type, PyObject *name,
     return cr_break(c, "the attribute '%U' of class %s is read", name, ((PyTypeObject *)type)->tp_name);
 }
 
+/* Of a function that the program made: its texts, and what was put into its __dict__. */
+static int made_function_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out) {
+    if (cr_is_text_of_function(name) || !PyUnicode_CompareWithASCIIString(name, "__dict__"))
+        return found(PyObject_GetAttr(value, name), out);
+    if (_PyType_Lookup(&PyFunction_Type, name))
+        return cr_break(c, "the attribute '%U' of a function is read", name);
+    PyObject *dict = ((PyFunctionObject *)value)->func_dict;
+    PyObject *own = dict ? PyDict_GetItemWithError(dict, name) : NULL;
+    return own ? found(Py_NewRef(own), out) : PyErr_Occurred() ? -1 : MISSING;
+}
+
 static int own_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out) {
     if (cr_is_open(value)) {
         PyObject *settled = cr_settled(c, value);
@@ -88,6 +99,7 @@ static int own_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObjec
         return found(PyObject_GetAttr(value, name), out);
     }
     if (PyType_Check(value)) return builtin_type_attribute(c, value, name, out);
+    if (PyFunction_Check(value)) return made_function_attribute(c, value, name, out);
     if (!cr_is_python_class(Py_TYPE(value)) && cr_is_held_constant(value) && !PyCFunction_Check(value))
         return found(PyObject_GetAttr(value, name), out); /* a dtype's, a device's */
     if (PyTuple_Check(value) && !cr_is_python_class(Py_TYPE(value))) /* a size */
@@ -340,7 +352,8 @@ static int class_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObj
     PyObject *meta = _PyType_Lookup(Py_TYPE(type), name);
     bool is_own = !PyUnicode_CompareWithASCIIString(name, "__doc__") ||
                   !PyUnicode_CompareWithASCIIString(name, "__module__");
-    if (is_own && cr_read_now(CR_READ_BASE, (PyObject *)type, name, 0))
+    PyObject *text = is_own ? cr_read_now(CR_READ_BASE, (PyObject *)type, name, 0) : NULL;
+    if (text && !Py_TYPE(text)->tp_descr_get)
         return found(cr_wrap_read(c, CR_READ_BASE, cr_source_of(token), (PyObject *)type, name, 0), out);
     if (!raw && is_enum(type)) return enum_member(c, token, name, out);
     bool decides = (meta && (Py_TYPE(meta)->tp_descr_set || !raw)) ||
@@ -387,12 +400,22 @@ static int function_attribute(cr_capture *c, PyObject *token, PyObject *name, Py
     for (size_t i = 0; i < CR_COUNT(fields); i++)
         if (!PyUnicode_CompareWithASCIIString(name, fields[i].name))
             return found(cr_wrap_read(c, CR_READ_FIELD, at, real, NULL, fields[i].offset), out);
-    int offset = offsetof(PyFunctionObject, func_dict);
-    PyObject *dict = cr_read_now(CR_READ_FIELD, real, NULL, offset);
-    if (!dict || !cr_read_now(CR_READ_KEY, dict, name, 0))
+    bool annotations = !PyUnicode_CompareWithASCIIString(name, "__annotations__");
+    bool whole = !PyUnicode_CompareWithASCIIString(name, "__dict__");
+    if (!annotations && !whole && _PyType_Lookup(&PyFunction_Type, name))
         return cr_break(c, "the attribute '%U' of a function is read", name);
+    int offset = annotations ? offsetof(PyFunctionObject, func_annotations) : offsetof(PyFunctionObject, func_dict);
+    /* asked for once, it is there: an empty dict that nobody sees */
+    PyObject *there = annotations ? PyObject_GetAttr(real, name) : PyObject_GenericGetDict(real, NULL);
+    PyObject *dict = cr_read_now(CR_READ_FIELD, real, NULL, offset);
+    Py_XDECREF(there);
+    if (!there || !dict) return there ? cr_break(c, "the attribute '%U' of a function is read", name) : -1;
+    if (annotations || whole) return found(cr_wrap_read(c, CR_READ_FIELD, at, real, NULL, offset), out);
     int32_t source = cr_source(&c->guards, CR_READ_FIELD, at, NULL, offset);
-    return source < 0 ? -1 : found(cr_wrap_read(c, CR_READ_KEY, source, dict, name, 0), out);
+    if (source < 0) return -1;
+    if (cr_has_stores(c, dict) || cr_unfolded(c, dict)) return cr_break(c, "a function's __dict__ is changed and read");
+    if (cr_read_now(CR_READ_KEY, dict, name, 0)) return found(cr_wrap_read(c, CR_READ_KEY, source, dict, name, 0), out);
+    return cr_guard_no(&c->guards, source, CR_HOLDS_NO_KEY, name) ? -1 : MISSING;
 }
 
 /* A dict from outside: its methods are those of what it unfolds to. */

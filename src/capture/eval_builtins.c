@@ -287,7 +287,10 @@ static const rule builtins[] = {
 static const rule own[] = { /* _exporting(): None wherever a capture is; _function, _packet: the same op for ever */
     { "_exporting", ANY, NULL },
     { "is_grad_enabled", ANY, NULL },
+    { "get_default_dtype", ANY, NULL }, /* of the surroundings, which an entry is for */
     { "_set_grad_enabled", SPECIAL, set_grad },
+    { "_autocast", ANY, NULL }, /* ops are recorded with their casts; what surrounds the call is put back at its end */
+    { "_set_autocast", CONSTANTS, NULL },
     { "_function", CONSTANTS, NULL },
     { "_is_capturing", ANY, NULL }, /* yes, wherever a capture is */
     { "_packet", CONSTANTS, NULL },
@@ -573,6 +576,38 @@ static int make_exception(cr_capture *c, cr_call_frame *f, PyObject *type, const
     return made ? cr_push(f, made), 0 : -1;
 }
 
+/* tensor([1, 2]): made now, a constant of the graph; every call gets a copy of it. */
+static bool makes_tensor(PyObject *callable) {
+    if (!PyCFunction_CheckExact(callable)) return false;
+    const PyCFunctionObject *function = (PyCFunctionObject *)callable;
+    return !strcmp(function->m_ml->ml_name, "tensor") && function->m_module && PyUnicode_Check(function->m_module) &&
+           !PyUnicode_CompareWithASCIIString(function->m_module, "cresset._C");
+}
+
+static int make_tensor(cr_capture *c, cr_call_frame *f, PyObject *callable, const arguments *a) {
+    Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0);
+    for (Py_ssize_t k = 0; k < total; k++)
+        if (!cr_is_constant(a->at[k])) return refuse(c, callable, " on something that is no constant");
+    for (Py_ssize_t k = 0; a->kwnames && k < PyTuple_GET_SIZE(a->kwnames); k++)
+        if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(a->kwnames, k), "requires_grad"))
+            return refuse(c, callable, " with requires_grad");
+    cr_trace_end(c->trace);
+    PyObject *made = PyObject_Vectorcall(callable, a->at, (size_t)a->n, a->kwnames);
+    cr_trace_begin(c->trace, true);
+    PyObject *copy = made ? PyObject_CallMethod(made, "clone", NULL) : NULL;
+    Py_XDECREF(made);
+    return cr_give(c, f, copy);
+}
+
+/* ", ".join(f(x) for x in xs), set(map(...)): the items first, which may be constants. */
+static int call_on_list(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *value) {
+    PyObject *items = iterable(c, f, value), *list = items ? PySequence_List(items) : NULL;
+    int r = list ? cr_call_builtin(c, f, callable, &list, 1, NULL) : -1;
+    Py_XDECREF(items);
+    Py_XDECREF(list);
+    return r;
+}
+
 int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *kwnames) {
     arguments a = { args, nargs, kwnames };
@@ -591,6 +626,7 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
         c->on_tensors = true;
         return cr_give(c, f, cr_call_for_real(c, f, callable, &a, true));
     }
+    if (makes_tensor(callable)) return make_tensor(c, f, callable, &a);
     int on = rule_of(callable, &a, &written);
     if (on < 0) return refuse(c, callable, "");
     if (on == SPECIAL) {
@@ -603,6 +639,9 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
         if (r) return r < 0 ? -1 : cr_give(c, f, out);
         if ((r = call_settled(c, f, callable, &a, on == CONSTANTS)) < 1) return r;
     }
+    bool goes_through = on == CONSTANTS && nargs == 1 && !kwnames && iterates_over(callable, 0, 1);
+    if (goes_through && !PyList_CheckExact(args[0]) && !cr_is_constant(args[0]))
+        return call_on_list(c, f, callable, args[0]);
     bool of_container = !PyType_Check(callable) && PyCFunction_CheckExact(callable) &&
                         PyCFunction_GET_SELF(callable) && !PyModule_Check(PyCFunction_GET_SELF(callable));
     for (Py_ssize_t k = 0; k < total; k++) {

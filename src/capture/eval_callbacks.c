@@ -1,5 +1,5 @@
 /* eval_callbacks.c: what C code calls of the program's: the key of sorted(), the function of map(), __next__ of an
- * object that it goes through; and functools.partial, which calls in its turn.
+ * object that it goes through; functools.partial, which calls in its turn; operator.itemgetter and its like.
  *
  * C code gets an object in their place; calling that evaluates the function. It lives no longer than the capture. */
 #include "capture/evaluate.h"
@@ -128,4 +128,78 @@ out:
     Py_XDECREF(args);
     Py_XDECREF(kwargs);
     return r;
+}
+
+/* ---- operator.itemgetter, attrgetter, methodcaller: what they were made with never changes ---- */
+
+bool cr_is_getter_type(const PyTypeObject *type) {
+    return !strcmp(type->tp_name, "operator.itemgetter") || !strcmp(type->tp_name, "operator.attrgetter") ||
+           !strcmp(type->tp_name, "operator.methodcaller");
+}
+
+int cr_make_getter(cr_capture *c, cr_call_frame *f, PyTypeObject *type, const cr_arguments *a) {
+    Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0);
+    for (Py_ssize_t k = 0; k < total; k++)
+        if (!cr_is_constant(a->at[k])) return cr_break(c, "an %s is made of no constants", type->tp_name);
+    PyObject *made = PyObject_Vectorcall((PyObject *)type, a->at, (size_t)a->n, a->kwnames);
+    return made ? cr_push(f, made), 0 : -1;
+}
+
+static PyObject *item(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *key) {
+    static const cr_instruction subscript;
+    int top = f->top;
+    cr_push(f, Py_NewRef(value));
+    cr_push(f, Py_NewRef(key));
+    if (cr_do_BINARY_SUBSCR(c, f, &subscript) || (c->frame != f && cr_run_until(c, f))) return NULL;
+    return f->top == top + 1 ? cr_pop(f) : NULL;
+}
+
+/* `a.b.c` of a value. */
+static PyObject *attribute(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *path) {
+    PyObject *dot = PyUnicode_FromString("."), *names = dot ? PyUnicode_Split(path, dot, -1) : NULL;
+    Py_XDECREF(dot);
+    if (!names) return NULL;
+    Py_INCREF(value);
+    for (Py_ssize_t k = 0; value && k < PyList_GET_SIZE(names); k++) {
+        PyObject *name = Py_NewRef(PyList_GET_ITEM(names, k)), *next = NULL;
+        PyUnicode_InternInPlace(&name);
+        if (!cr_look_up(c, f, value, name, &next)) cr_missing(c, value, name);
+        Py_DECREF(name);
+        Py_SETREF(value, next);
+    }
+    Py_DECREF(names);
+    return value;
+}
+
+static PyObject *method(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *parts) {
+    PyObject *bound = attribute(c, f, value, PyTuple_GET_ITEM(parts, 0));
+    PyObject *const *args = ((PyTupleObject *)parts)->ob_item + 1;
+    PyObject *result = bound ? cr_call_now(c, f, bound, args, PyTuple_GET_SIZE(parts) - 1, NULL) : NULL;
+    Py_XDECREF(bound);
+    return result;
+}
+
+int cr_call_getter(cr_capture *c, cr_call_frame *f, PyObject *getter, const cr_arguments *a) {
+    PyObject *real = cr_is_token(getter) ? cr_real(getter) : getter, *result = NULL;
+    if (cr_is_token(getter) && cr_guard_object(&c->guards, cr_source_of(getter), CR_HOLDS_IS, real)) return -1;
+    PyObject *reduced = PyObject_CallMethod(real, "__reduce__", NULL);
+    PyObject *parts = reduced ? PyTuple_GET_ITEM(reduced, 1) : NULL;
+    const char *name = Py_TYPE(real)->tp_name;
+    bool usual = parts && PyTuple_GET_ITEM(reduced, 0) == (PyObject *)Py_TYPE(real) && cr_is_constant(parts);
+    if (!usual || a->n != 1 || a->kwnames) {
+        Py_XDECREF(reduced);
+        return PyErr_Occurred() ? -1 : cr_break(c, "an object of class %s is called", name);
+    }
+    Py_ssize_t n = PyTuple_GET_SIZE(parts);
+    PyObject *(*get)(cr_capture *, cr_call_frame *, PyObject *, PyObject *) = strstr(name, "item") ? item : attribute;
+    if (strstr(name, "method")) result = method(c, f, a->at[0], parts);
+    else if (n == 1) result = get(c, f, a->at[0], PyTuple_GET_ITEM(parts, 0));
+    else result = PyTuple_New(n);
+    for (Py_ssize_t k = 0; n > 1 && !strstr(name, "method") && result && k < n; k++) {
+        PyObject *one = get(c, f, a->at[0], PyTuple_GET_ITEM(parts, k));
+        if (one) PyTuple_SET_ITEM(result, k, one);
+        else Py_CLEAR(result);
+    }
+    Py_DECREF(reduced);
+    return result ? cr_push(f, result), 0 : -1;
 }

@@ -227,6 +227,14 @@ int cr_call_special_now(cr_capture *c, cr_call_frame *f, PyObject *token, const 
     return 0;
 }
 
+/* May an object from outside have lost its last reference in the program? Nothing is dropped while it is captured. */
+static bool may_have_dropped(const cr_capture *c) {
+    if (c->midway || c->stores.n) return true;
+    for (size_t i = 0; i < c->known.n; i++)
+        if (c->known.at[i].before && !cr_is_unchanged(&c->known.at[i])) return true;
+    return false;
+}
+
 static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
                       PyObject *kwnames) {
     PyObject *real = cr_real(token);
@@ -246,11 +254,14 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
         return r;
     }
     if (PyWeakref_CheckRefExact(real) && !nargs && !kwnames) {
+        if (may_have_dropped(c)) return cr_break(c, "a weak reference is followed after something was dropped");
         PyObject *referent = cr_wrap_read(c, CR_READ_REFERENT, cr_source_of(token), real, NULL, 0);
         return referent ? cr_push(f, referent), 0 : -1;
     }
     if (cr_is_partial_type(Py_TYPE(real)))
         return cr_call_partial(c, f, token, &(cr_arguments){ args, nargs, kwnames });
+    if (cr_is_getter_type(Py_TYPE(real)))
+        return cr_call_getter(c, f, token, &(cr_arguments){ args, nargs, kwnames });
     if (PyType_Check(real)) return cr_construct(c, f, token, args, nargs, kwnames);
     int r = call_special(c, f, token, "__call__", args, nargs, kwnames);
     return r > 0 ? cr_break(c, "an object of class %s is called", Py_TYPE(real)->tp_name) : r;
@@ -278,6 +289,10 @@ int cr_call_value(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject 
     if (!c->plain && cr_is_partial_type(Py_TYPE(callable)))
         return cr_call_partial(c, f, callable, &(cr_arguments){ args, nargs, kwnames });
     if (c->plain) return call_plainly(c, f, callable, args, nargs, kwnames);
+    if (PyType_Check(callable) && cr_is_getter_type((PyTypeObject *)callable))
+        return cr_make_getter(c, f, (PyTypeObject *)callable, &(cr_arguments){ args, nargs, kwnames });
+    if (cr_is_getter_type(Py_TYPE(callable)))
+        return cr_call_getter(c, f, callable, &(cr_arguments){ args, nargs, kwnames });
     int instead = cr_call_substituted(c, f, callable, args, nargs, kwnames);
     return instead == 1 ? cr_call_builtin(c, f, callable, args, nargs, kwnames) : instead;
 }

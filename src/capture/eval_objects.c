@@ -149,13 +149,26 @@ static int call_init(cr_capture *c, cr_call_frame *f, PyObject *object, const cr
     return 0;
 }
 
+/* A class whose own class has __call__ in Python: an enumeration, which looks its members up. */
+static int call_metaclass(cr_capture *c, cr_call_frame *f, PyObject *type, const cr_arguments *a) {
+    PyObject *function = NULL;
+    int found = cr_class_special(c, type, "__call__", &function);
+    if (found < 1)
+        return found < 0 ? -1 : cr_break(c, "the class of class %s decides what a call of it does",
+                                         ((PyTypeObject *)cr_real(type))->tp_name);
+    PyObject *bound = PyMethod_New(function, type);
+    int failed = bound ? cr_call_value(c, f, bound, a->at, a->n, a->kwnames) : -1;
+    Py_XDECREF(bound);
+    Py_DECREF(function);
+    return failed;
+}
+
 int cr_construct(cr_capture *c, cr_call_frame *f, PyObject *type, PyObject *const *args, Py_ssize_t nargs,
                  PyObject *kwnames) {
     PyTypeObject *real = (PyTypeObject *)cr_real(type), *base = cr_class_in_c(real);
     cr_arguments a = { args, nargs, kwnames };
     PyObject *made_by = type_lookup(real, "__new__"), *object = NULL, *tuple;
-    if (Py_TYPE(real)->tp_call != PyType_Type.tp_call)
-        return cr_break(c, "the class of class %s decides what a call of it does", real->tp_name);
+    if (Py_TYPE(real)->tp_call != PyType_Type.tp_call) return call_metaclass(c, f, type, &a);
     if (made_by && Py_IS_TYPE(made_by, &PyStaticMethod_Type)) {
         if (!(object = call_new(c, f, type, &a))) return -1;
         bool inits = cr_is_token(object) && PyType_IsSubtype(Py_TYPE(cr_real(object)), real);
@@ -297,7 +310,29 @@ static int set_generic(cr_capture *c, PyObject *token, PyObject *name, PyObject 
     return cr_break(c, "setting the attribute '%U' of an object of class %s runs code", name, type->tp_name);
 }
 
+bool cr_is_text_of_function(PyObject *name) {
+    static const char *const names[] = { "__name__", "__qualname__", "__doc__", "__module__", "__annotations__" };
+    for (size_t i = 0; i < CR_COUNT(names); i++)
+        if (!PyUnicode_CompareWithASCIIString(name, names[i])) return true;
+    return false;
+}
+
+/* A function that the program made is a real one, which nobody else has. */
+static int set_of_function(cr_capture *c, PyObject *function, PyObject *name, PyObject *given) {
+    bool is_text = cr_is_text_of_function(name);
+    if (!given || (!is_text && _PyType_Lookup(&PyFunction_Type, name)) ||
+        !cr_map_find(&c->made, &function, sizeof function, NULL))
+        return cr_break(c, "the attribute '%U' of a function is %s", name, given ? "set" : "deleted");
+    PyObject *value = is_text ? cr_operand(c, given) : Py_NewRef(given);
+    if (!value) return -1;
+    int failed = is_text && cr_is_token(value) ? cr_break(c, "the attribute '%U' of a function is set", name)
+                                               : PyObject_GenericSetAttr(function, name, value);
+    Py_DECREF(value);
+    return failed;
+}
+
 int cr_set_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject *value, bool plain) {
+    if (PyFunction_Check(token)) return set_of_function(c, token, name, value);
     if (!cr_is_token(token))
         return cr_break(c, "an attribute of an object of class %s is set", Py_TYPE(token)->tp_name);
     const char *special = value ? "__setattr__" : "__delattr__";

@@ -340,12 +340,25 @@ HANDLER(BUILD_STRING) {
 
 enum { FORMATS = 1, HAS_SPEC = 4 };
 
+/* By __format__() in Python. 1: *text; 0: it has none; -1. */
+static int format_by_method(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *spec, PyObject **text) {
+    PyObject *empty = PyUnicode_FromString("");
+    int r = empty ? cr_call_special_now(c, f, value, "__format__", spec ? &spec : &empty, 1, text) : -1;
+    Py_XDECREF(empty);
+    if (r) return r < 0 ? -1 : 0;
+    if (PyUnicode_CheckExact(*text)) return 1;
+    Py_CLEAR(*text);
+    return cr_break(c, "__format__() gives no text");
+}
+
 /* conversion: none, str, repr, ascii */
 static int format_value(cr_capture *c, cr_call_frame *f, int conversion, int how) {
     PyObject *spec = how & HAS_SPEC ? cr_pop(f) : NULL, *value = cr_pop(f), *text = NULL;
     PyObject *converted;
     if (cr_settle_in(c, &value)) return Py_XDECREF(spec), Py_DECREF(value), -1;
     bool has_format = cr_is_token(value) && !conversion && (spec || !cr_has_special_of_object(value, "__format__"));
+    int own = has_format ? format_by_method(c, f, value, spec, &text) : 0;
+    if (own) return Py_XDECREF(spec), Py_DECREF(value), own < 0 ? -1 : (cr_push(f, text), 0);
     if (cr_is_token(value) && (has_format || conversion == 3)) cr_break(c, "an object is formatted in its own way");
     bool is_itself = c->plain || cr_is_constant(value);
     if (c->reason) converted = NULL;

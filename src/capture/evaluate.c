@@ -73,11 +73,17 @@ static int look_for_signals(cr_capture *c) {
     return raised;
 }
 
+/* Has the program changed more of them than the gradient mode? */
+static bool has_other_surroundings(const cr_capture *c) {
+    return (cr_frontend_cresset.ambient() ^ c->outer) & ~(uint64_t)CR_AMBIENT_GRAD;
+}
+
 static int step(cr_capture *c) {
     cr_call_frame *f = c->frame;
     const cr_instruction *i = &f->instructions->at[f->next];
     if (!f->back && c->steps++ == c->stop) {
         c->stopped_grad = cr_ambient_get()->grad;
+        c->stopped_inside = has_other_surroundings(c);
         return cr_break(c, "here CPython goes on");
     }
     f->current = f->next++;
@@ -118,10 +124,11 @@ static int evaluate(cr_capture *c) {
 /* The program switches the gradient mode for real, so that ops are recorded in theirs; afterwards it is put back. */
 int cr_evaluate(cr_capture *c) {
     int failed = evaluate(c);
-    bool changed = cr_ambient_get()->grad != c->grad;
+    bool changed = cr_ambient_get()->grad != c->grad, others = has_other_surroundings(c);
     cr_frontend_cresset.set_ambient(c->outer);
-    if (failed || !changed || c->plain) return failed;
-    return cr_break(c, "the gradient mode is another one at the end of the function");
+    if (failed || !(changed || others) || c->plain) return failed;
+    return cr_break(c, "the %s another one at the end of the function", changed ? "gradient mode is" :
+                    "mode of mixed precision is");
 }
 
 PyObject *cr_call_now(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,

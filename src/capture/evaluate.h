@@ -97,6 +97,7 @@ typedef struct cr_capture {
     uint64_t outer;         /* our own ambient word before it */
     long steps;             /* instructions of the outermost frame that were begun */
     long stop;              /* how many of them are carried out: capture ends before the next; -1: all */
+    bool stopped_inside;    /* something else of the surroundings is another there: of `with autocast()` */
     bool stopped_grad;      /* the gradient mode there */
     cr_guards guards;
     cr_map by_real, by_value; /* address -> index of `known` */
@@ -160,6 +161,7 @@ bool cr_is_known_object(const cr_capture *c, PyObject *real); /* from outside, a
 /* Notes what is set (CR_DELETED: deleted). `value` is not taken over. -1: exception. */
 int cr_add_store(cr_capture *c, cr_read read, PyObject *real, int32_t source, PyObject *key, PyObject *value);
 bool cr_find_known(const cr_capture *c, PyObject *value, size_t *index);
+bool cr_is_unchanged(const cr_known *k); /* has a copy (k->before) the contents that it had? (entry.c) */
 /* An object that the program makes: `type` is its class as a value, `real` an empty object of it (taken over). */
 PyObject *cr_token_made(PyObject *type, PyObject *real, PyObject *payload);
 bool cr_is_tensor_value(PyObject *value);
@@ -248,6 +250,9 @@ PyObject *cr_iterator_new(cr_capture *c, PyObject *object); /* goes through an o
 bool cr_is_partial_type(const PyTypeObject *type);          /* functools.partial */
 int cr_make_partial(cr_call_frame *f, PyTypeObject *type, const cr_arguments *a);
 int cr_call_partial(cr_capture *c, cr_call_frame *f, PyObject *partial, const cr_arguments *a); /* as cr_call_value */
+bool cr_is_getter_type(const PyTypeObject *type);           /* operator.itemgetter, attrgetter, methodcaller */
+int cr_make_getter(cr_capture *c, cr_call_frame *f, PyTypeObject *type, const cr_arguments *a);
+int cr_call_getter(cr_capture *c, cr_call_frame *f, PyObject *getter, const cr_arguments *a); /* as cr_call_value */
 /* An attribute, found to the end. 1: *out; 0: there is none; -1. */
 int cr_look_up(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *name, PyObject **out);
 
@@ -302,6 +307,7 @@ bool cr_has_special_of_object(PyObject *token, const char *name); /* is it the o
 /* An attribute of a value. 1: *out is it; 0: a frame was pushed whose result is it; -1; 2: there is none. */
 int cr_get_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out);
 int cr_missing(cr_capture *c, PyObject *value, PyObject *name); /* the AttributeError of it: -1 */
+bool cr_is_text_of_function(PyObject *name); /* __name__ and the like, and __annotations__ */
 /* The truth of a value. -1: exception or break. */
 int cr_truth(cr_capture *c, PyObject *value);
 /* Is an object of this class one of `of` (a class or tuple of them, values)? 1, 0; -1: exception or break. */

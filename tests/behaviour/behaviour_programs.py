@@ -4,6 +4,7 @@ in which way, which class x what is done with its object."""
 import itertools
 import textwrap
 
+import behaviour_library as library
 import behaviour_world as world
 
 PRELUDE = """
@@ -48,6 +49,8 @@ def family(cases, name, texts, prelude=PRELUDE):
     for key, text in texts.items():
         space = {"__name__": f"behaviour_{name}"}
         exec(compile(prelude, "<prelude>", "exec"), space)
+        if name == "library":
+            exec(compile(library.PRELUDE, "<prelude>", "exec"), space)
         if name in ("modules", "layers"):
             exec(compile(cases.MODULE_PRELUDE, "<prelude>", "exec"), space)
             space["LAYERS"] = {kind: eval(f"cresset.nn.{kind}{args}", space) for kind, args in cases.LAYERS.items()}
@@ -70,6 +73,6 @@ def programs():
     import behaviour_cases as cases
     assert world.Point
     found = {}
-    for name, texts in cases.FAMILIES.items():
+    for name, texts in {**cases.FAMILIES, "library": library.LIBRARY}.items():
         found.update(family(cases, name, texts))
     return found
