@@ -256,14 +256,15 @@ static bool observes_all;  /* entries with graph and guards */
 
 bool cr_is_observed(void) { return observer != NULL; }
 
-void cr_observe(cr_dispatcher *d, cr_entry *e, const cr_cache *c, int32_t at, PyObject *why) {
+int cr_observe(cr_dispatcher *d, cr_entry *e, const cr_cache *c, int32_t at, PyObject *why) {
     PyObject *self = d->owner ? d->owner : Py_None, *seen = Py_XNewRef(observer);
     PyObject *data = seen ? entry_data(e, c, at, observes_all) : NULL;
     PyObject *done = data ? PyObject_CallFunctionObjArgs(seen, self, data, why ? why : Py_None, NULL) : NULL;
-    if (!done && seen) PyErr_WriteUnraisable(seen);
+    if (!done && seen && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_WriteUnraisable(seen);
     Py_XDECREF(done);
     Py_XDECREF(data);
     Py_XDECREF(seen);
+    return PyErr_Occurred() ? -1 : 0; /* Ctrl-C is the caller's, wherever it comes */
 }
 
 static PyObject *set_observer(PyObject *module, PyObject *args) {

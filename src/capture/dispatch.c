@@ -359,9 +359,9 @@ static int observe(const request *r, cr_entry *e) {
     const cr_place *p = find_place(r->cache, r->at, r->nargs, r->kwnames);
     PyObject *why = p && p->entries.n ? what_failed(r, p) : NULL;
     if (PyErr_Occurred()) return -1;
-    cr_observe(r->d, e, r->cache, r->at, why);
+    int failed = cr_observe(r->d, e, r->cache, r->at, why);
     Py_XDECREF(why);
-    return 0;
+    return failed;
 }
 
 /* Captures and compiles. *slots (PyMem_Free) are filled. NULL: exception. */

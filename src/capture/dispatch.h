@@ -84,8 +84,9 @@ typedef enum cr_stance { CR_STANCE_DEFAULT, CR_STANCE_PLAIN, CR_STANCE_PLAIN_ON_
                          CR_STANCE_COUNT } cr_stance;
 extern cr_stance cr_capture_stance;
 /* Tells whoever asked (Python: _set_observer) of an entry that was made: `why` says what did not hold of the one
- * before, NULL: it is the first of its place. What goes wrong in there is nobody's failure. (callable.c) */
-void cr_observe(cr_dispatcher *d, cr_entry *e, const cr_cache *c, int32_t at, PyObject *why);
+ * before, NULL: it is the first of its place. What goes wrong in there is nobody's failure; -1: Ctrl-C
+ * and the like, which is the caller's. (callable.c) */
+int cr_observe(cr_dispatcher *d, cr_entry *e, const cr_cache *c, int32_t at, PyObject *why);
 bool cr_is_observed(void);
 /* Between begin and end compiled functions of this thread use what was captured and capture nothing. */
 void cr_run_only_begin(void);
