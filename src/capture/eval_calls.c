@@ -254,6 +254,8 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
         return r;
     }
     if (PyWeakref_CheckRefExact(real) && !nargs && !kwnames) {
+        if (c->midway || c->stores.n) /* what is dropped here goes only when the call has ended */
+            return cr_break(c, "a weak reference is read behind a break, or behind a change");
         if (may_have_dropped(c)) return cr_break(c, "a weak reference is followed after something was dropped");
         PyObject *referent = cr_wrap_read(c, CR_READ_REFERENT, cr_source_of(token), real, NULL, 0);
         return referent ? cr_push(f, referent), 0 : -1;
