@@ -42,8 +42,13 @@ static int tensor_attribute(cr_capture *c, PyObject *value, PyObject *name, PyOb
     if (fe->borrow && !_PyType_Lookup(cr_class_of(c, value), name)) {
         if (!cr_find_known(c, value, &at)) return MISSING;
         PyObject *dict = cr_read_now(CR_READ_DICT, c->known.at[at].real, NULL, 0);
+        int32_t source = c->known.at[at].source;
         if (!dict || !PyDict_Check(dict) || PyDict_GET_SIZE(dict) == 0)
-            return cr_guard_no(&c->guards, c->known.at[at].source, CR_HOLDS_NO_ATTRIBUTE, name) ? -1 : MISSING;
+            return cr_guard_no(&c->guards, source, CR_HOLDS_NO_ATTRIBUTE, name) ? -1 : MISSING;
+        if (cr_read_now(CR_READ_KEY, dict, name, 0) && !cr_unfolded(c, dict) && !cr_has_stores(c, dict)) {
+            if ((source = cr_source(&c->guards, CR_READ_DICT, source, NULL, 0)) < 0) return -1;
+            return found(cr_wrap_read(c, CR_READ_KEY, source, dict, name, 0), out);
+        }
     }
     if (!fe->is_captured(name))
         return cr_break(c, "the attribute '%U' of a tensor is read, which capture does not follow", name);
@@ -329,8 +334,6 @@ static int module_attribute(cr_capture *c, PyObject *token, PyObject *name, PyOb
     return cr_break(c, "module attribute '%U' is computed when it is read", name);
 }
 
-static bool is_enum(PyTypeObject *type) { return !strcmp(Py_TYPE(type)->tp_name, "EnumType"); }
-
 /* A member of an enumeration: what its class has in _member_map_. */
 static int enum_member(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
     PyObject *key = PyUnicode_InternFromString("_member_map_");
@@ -355,9 +358,9 @@ static int class_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObj
     PyObject *text = is_own ? cr_read_now(CR_READ_BASE, (PyObject *)type, name, 0) : NULL;
     if (text && !Py_TYPE(text)->tp_descr_get)
         return found(cr_wrap_read(c, CR_READ_BASE, cr_source_of(token), (PyObject *)type, name, 0), out);
-    if (!raw && is_enum(type)) return enum_member(c, token, name, out);
+    if (!raw && cr_is_enumeration(type)) return enum_member(c, token, name, out);
     bool decides = (meta && (Py_TYPE(meta)->tp_descr_set || !raw)) ||
-                   (Py_TYPE(type)->tp_getattro != PyType_Type.tp_getattro && !is_enum(type));
+                   (Py_TYPE(type)->tp_getattro != PyType_Type.tp_getattro && !cr_is_enumeration(type));
     if (decides) return cr_break(c, "the attribute '%U' of class %s itself is read", name, type->tp_name);
     if (!raw) return MISSING;
     int32_t source = cr_source(&c->guards, CR_READ_CLASS, cr_source_of(token), name, 0);

@@ -608,6 +608,17 @@ static int call_on_list(cr_capture *c, cr_call_frame *f, PyObject *callable, PyO
     return r;
 }
 
+/* dict.__getitem__(object, text), of an object from outside whose class is made of dict: what its own __getitem__ asks
+ * super() for. */
+static bool is_item_of_dict(const cr_capture *c, PyObject *callable, const arguments *a) {
+    if (!Py_IS_TYPE(callable, &PyMethodDescr_Type) || PyDescr_TYPE(callable) != &PyDict_Type || a->n != 2 ||
+        a->kwnames || strcmp(((PyMethodDescrObject *)callable)->d_method->ml_name, "__getitem__"))
+        return false;
+    PyObject *dict = cr_is_token(a->at[0]) && !cr_is_made(a->at[0]) ? cr_real(a->at[0]) : NULL;
+    return dict && PyDict_Check(dict) && PyUnicode_CheckExact(a->at[1]) && !cr_unfolded(c, dict) &&
+           !cr_has_stores(c, dict) && cr_read_now(CR_READ_KEY, dict, a->at[1], 0);
+}
+
 int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *kwnames) {
     arguments a = { args, nargs, kwnames };
@@ -624,9 +635,14 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     if (PyExceptionClass_Check(callable) && !kwnames) return make_exception(c, f, callable, &a);
     if (is_op(callable) || is_tensor_method(callable, &a)) {
         c->on_tensors = true;
-        return cr_give(c, f, cr_call_for_real(c, f, callable, &a, true));
+        if (!(out = cr_call_for_real(c, f, callable, &a, true))) return -1;
+        if (!PyUnicode_Check(out) || !c->frontend || !c->frontend->borrow) return cr_give(c, f, out);
+        Py_DECREF(out); /* x.type(): ours would name another library */
+        return refuse(c, callable, ", which gives a text about a tensor");
     }
     if (makes_tensor(callable)) return make_tensor(c, f, callable, &a);
+    if (is_item_of_dict(c, callable, &a))
+        return cr_give(c, f, cr_wrap_read(c, CR_READ_KEY, cr_source_of(args[0]), cr_real(args[0]), args[1], 0));
     int on = rule_of(callable, &a, &written);
     if (on < 0) return refuse(c, callable, "");
     if (on == SPECIAL) {

@@ -93,17 +93,21 @@ HANDLER(BINARY_OP) {
     return give(c, f, result);
 }
 
+/* a < b, ...: a new reference. */
+static PyObject *compare(cr_capture *c, cr_call_frame *f, int op, PyObject *a, PyObject *b) {
+    PyObject *result = NULL;
+    if (cr_compare_by_method(c, f, op, a, b, &result)) return result;
+    PyObject *left = cr_operand(c, a), *right = cr_operand(c, b);
+    c->on_tensors = is_recorded(a) || is_recorded(b);
+    result = left && right ? PyObject_RichCompare(left, right, op) : NULL;
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    return result;
+}
+
 HANDLER(COMPARE_OP) {
     UNUSED;
-    PyObject *b = cr_pop(f), *a = cr_pop(f), *result = NULL;
-    int op = i->arg & ~CR_COMPARE_BOOL;
-    if (!cr_compare_by_method(c, f, op, a, b, &result)) {
-        PyObject *left = cr_operand(c, a), *right = cr_operand(c, b);
-        c->on_tensors = is_recorded(a) || is_recorded(b);
-        result = left && right ? PyObject_RichCompare(left, right, op) : NULL;
-        Py_XDECREF(left);
-        Py_XDECREF(right);
-    }
+    PyObject *b = cr_pop(f), *a = cr_pop(f), *result = compare(c, f, i->arg & ~CR_COMPARE_BOOL, a, b);
     Py_DECREF(a);
     Py_DECREF(b);
     if (!result || !(i->arg & CR_COMPARE_BOOL)) return give(c, f, result);
@@ -150,6 +154,21 @@ static int has_key(cr_capture *c, PyObject *dict, PyObject *key) {
     return cr_guard_no(&c->guards, cr_source_of(dict), CR_HOLDS_NO_KEY, key) ? -1 : 0;
 }
 
+/* Is it one of the items, or equal to one? Those that are objects are compared as the program would compare them. */
+static int is_among(cr_capture *c, cr_call_frame *f, PyObject *items, PyObject *item) {
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(items); k++) {
+        PyObject *other = Py_NewRef(PySequence_Fast_GET_ITEM(items, k));
+        bool objects = cr_is_token(other) || cr_is_token(item);
+        PyObject *answer = objects && other != item ? compare(c, f, Py_EQ, other, item) : NULL;
+        int is = !objects ? PyObject_RichCompareBool(other, item, Py_EQ) : other == item ? 1 : !answer ? -1 : 0;
+        if (answer) is = cr_truth(c, answer);
+        Py_XDECREF(answer);
+        Py_DECREF(other);
+        if (is) return is;
+    }
+    return 0;
+}
+
 HANDLER(CONTAINS_OP) {
     PyObject *container = cr_pop(f), *item = cr_pop(f);
     int found = 0, by_method = cr_contains_by_method(c, f, container, item, &found);
@@ -160,7 +179,9 @@ HANDLER(CONTAINS_OP) {
         c->on_tensors = operand && (is_recorded(operand) || is_recorded(item));
         if (operand && cr_is_token(operand))
             found = cr_break(c, "'in' is asked of an object of class %s", Py_TYPE(cr_real(container))->tp_name);
-        else if (operand) {
+        else if (operand && !c->plain && (PyTuple_CheckExact(operand) || PyList_CheckExact(operand))) {
+            found = is_among(c, f, operand, item);
+        } else if (operand) {
             PyObject *key = key_of(c, operand, item);
             found = key ? PySequence_Contains(operand, key) : -1;
             Py_XDECREF(key);

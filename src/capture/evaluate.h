@@ -327,8 +327,9 @@ int cr_switch_grad(cr_capture *c, const cr_arguments *a, bool *before);
 PyObject *cr_call_for_real(cr_capture *c, cr_call_frame *f, PyObject *callable, const cr_arguments *a, bool is_op);
 /* Is this the result of something that read data (a symbolic number)? Then a break, -1. Else 0. */
 int cr_check_result(cr_capture *c, PyObject *value);
+bool cr_is_enumeration(PyTypeObject *type);
 /* A value that C code may iterate over or look into: dicts from outside are unfolded, objects whose class adds methods
- * to a container are that container. New reference. */
+ * to a container are that container, members of enumerations of texts and ints those. New reference. */
 PyObject *cr_operand(cr_capture *c, PyObject *value);
 
 /* ---- what classes answer in Python (eval_methods.c): 1: *out; 0: they do not; -1 ---- */

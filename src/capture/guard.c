@@ -139,6 +139,7 @@ static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key,
 
 PyObject *cr_read_now(cr_read read, PyObject *parent, PyObject *key, int32_t index) {
     cr_place slot = { NULL, 0 };
+    if (key && PyObject_Hash(key) == -1) return PyErr_Clear(), NULL; /* a text made just now has none yet */
     return read_slot(read, parent, key, index, &slot);
 }
 

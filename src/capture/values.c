@@ -5,6 +5,7 @@
 #include "python/py.h"
 
 #include <stdarg.h>
+#include <string.h>
 
 PyObject *cr_break_error, *cr_raised_error; /* once */
 
@@ -603,8 +604,20 @@ PyObject *cr_payload(cr_capture *c, PyObject *token) {
     return NULL;
 }
 
+/* A member of an enumeration of texts or ints, as its class in C sees it. Its guard holds it: its class does, too. */
+static PyObject *value_of_member(cr_capture *c, PyObject *token) {
+    PyObject *real = cr_real(token);
+    if (cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, real)) return NULL;
+    return PyUnicode_Check(real) ? PyUnicode_FromObject(real) : PyLong_Type.tp_as_number->nb_positive(real);
+}
+
+bool cr_is_enumeration(PyTypeObject *type) { return !strcmp(Py_TYPE(type)->tp_name, "EnumType"); }
+
 PyObject *cr_operand(cr_capture *c, PyObject *value) {
     if (!cr_is_token(value)) return Py_NewRef(value);
+    if ((PyUnicode_Check(cr_real(value)) || PyLong_Check(cr_real(value))) && !cr_is_made(value) &&
+        cr_is_enumeration(Py_TYPE(cr_real(value))))
+        return value_of_member(c, value);
     PyTypeObject *type = Py_TYPE(cr_real(value)), *base = cr_class_in_c(type);
     bool has_items = base == &PyDict_Type || base == &PyList_Type || base == &PyTuple_Type || base == &PySet_Type ||
                      base == &PyODict_Type;

@@ -142,6 +142,7 @@ static bool is_captured(PyObject *name) {
         "numel", "nelement", "element_size", "is_contiguous", "contiguous", "is_floating_point", "is_complex",
         "is_signed", "is_conj", "is_neg", "get_device", "norm", "split", "to", "cpu", "float", "double", "half",
         "bfloat16", "long", "int", "short", "char", "byte", "bool", "cfloat", "cdouble", "chalf",
+        "type",
     };
     for (size_t i = 0; i < CR_COUNT(known); i++)
         if (PyUnicode_CompareWithASCIIString(name, known[i]) == 0) return true;

@@ -596,11 +596,15 @@ FAST(type) {
     if (arguments("type", names, 2, args, nargs, kwnames, given)) return NULL;
     const cr_meta *m = &TENSOR(self)->meta;
     if (!given[0] || given[0] == Py_None) return PyUnicode_FromFormat("cresset.%sTensor", cr_dtype_aten(m->dtype));
-    int dtype;
-    if (cr_py_dtype_read(given[0], &dtype)) return to_dtype(self, dtype);
-    const char *text = PyUnicode_Check(given[0]) ? PyUnicode_AsUTF8(given[0]) : NULL;
-    const char *last = text ? strrchr(text, '.') : NULL;
-    last = last ? last + 1 : text;
+    cr_py_frame f; /* a text is all it could hold, so it needs no dispose */
+    cr_py_frame_init(&f);
+    cr_arg a;
+    int kind = cr_py_convert(&f, given[0], &a);
+    if (kind < 0) return NULL;
+    if (!kind && a.kind == CR_ARG_DTYPE) return to_dtype(self, (int)a.u.i);
+    const char *text = PyUnicode_Check(given[0]) ? PyUnicode_AsUTF8(given[0]) : NULL, *last = text;
+    if (text && !strncmp(text, "torch.", 6)) last = text + 6;
+    if (text && !strncmp(text, "cresset.", 8)) last = text + 8;
     size_t n = last ? strlen(last) : 0;
     for (int d = 0; n > 6 && d < CR_DTYPE_COUNT; d++) {
         const char *aten = cr_dtype_aten(d);

@@ -15,7 +15,7 @@ from torch_checks import CHANGES, apply, assert_same, backward, clones, leaves, 
 nn, F = torch.nn, torch.nn.functional
 # captured with breaks or not at all, and why
 BROKEN = {
-    "conjugated": "a lazy conjugation leaves", "constant": "torch.tensor()", "histogram": "no row",
+    "conjugated": "a lazy conjugation leaves", "histogram": "no row",
     "complex": "a view of another dtype",
 }
 
@@ -480,6 +480,43 @@ def test_loops_over_modules_go_on_behind_a_break():
     entries = f._entries()
     assert sum(e["ops"] for e in entries) == 2 and f._counts()["breaks"] >= 8  # the same entry for each iteration
     assert all(e["reason"] is None or e["resumes"] for e in entries)
+
+
+def test_tensors_of_numbers_are_recorded():
+    def f(x):
+        made = torch.tensor([1.0, 2.0])
+        made.add_(1)
+        return (x * torch.tensor(3).type_as(x), torch.tensor(0.3), torch.tensor([1, 2.5]), torch.tensor((True, False)),
+                torch.tensor([1, True]), torch.tensor(2, dtype=torch.float64, device="cpu"), torch.tensor(True), made)
+    run, x = compiled(f, fullgraph=True), torch.randn(3)
+    for _ in range(2):
+        assert_same(run(x), f(x))
+
+
+@pytest.mark.parametrize("f", [lambda x: torch.tensor([x.sum(), 1.0]), lambda x: torch.tensor([]),
+                               lambda x: torch.tensor(1.0, requires_grad=True) * x])
+def test_other_tensors_made_inside_are_made_by_torch(f):
+    run, x = compiled(f), torch.randn(3)
+    assert torch.allclose(run(x), f(x)) and report(run)[0]["reason"]
+
+
+def test_type():
+    run, x = compiled(lambda x: (x.type(torch.float64), x.type("torch.LongTensor")), fullgraph=True), torch.randn(3)
+    assert_same(run(x), (x.double(), x.long()))
+    assert compiled(lambda x: x.type())(x) == "torch.FloatTensor"
+    with pytest.raises((TypeError, ValueError)):
+        compiled(lambda x: x.type("torch.nowhere.FloatTensor"))(x)
+
+
+def test_attributes_that_a_program_gave_to_tensors():
+    def f(x):
+        return x * x.scale
+    run, x = compiled(f, fullgraph=True), torch.ones(2)
+    for x.scale in (3.0, 4.0, 3.0):
+        assert_same(run(x), f(x))
+    del x.scale
+    with pytest.raises(AttributeError):
+        compiled(f)(x)
 
 
 @pytest.mark.parametrize("name, whole", [

@@ -52,12 +52,28 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     add("get_grad", ("is_grad_enabled",))
     add("set_grad", ("_set_grad_enabled",))
     add("constants", ("finfo", "iinfo", "device", "Size", "promote_types", "can_cast", "result_type"))
+    rows[torch.tensor] = ("op", _tensor)
     for function in _compiling():
         rows[function] = ("gives", True)
     for name in _META:
         if hasattr(cresset, name):
             rows[getattr(torch, name)] = ("op", getattr(cresset, name))
     return rows
+
+
+def _tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """torch.tensor() of numbers and lists of numbers, recorded; whatever else raises, which ends a capture."""
+    if type(data) in (bool, int, float):
+        return cresset.full((), data, dtype=dtype, device=device)
+    kinds = {type(item) for item in data} if type(data) in (list, tuple) and len(data) <= _MAX_ITEMS else set()
+    if not kinds or not kinds <= {bool, int, float}:
+        raise TypeError("tensor() of something else than a number or a short list of numbers is not recorded")
+    if dtype is None:
+        dtype = cresset.float32 if float in kinds else cresset.int64 if int in kinds else cresset.bool
+    return cresset.stack([cresset.full((), item, dtype=dtype, device=device) for item in data])
+
+
+_MAX_ITEMS = 64
 
 
 def _compiling() -> list[Any]:

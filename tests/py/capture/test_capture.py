@@ -1,6 +1,8 @@
 """E1, O1 to O4: what compile() gives is what plain Python gives: result, identity, side effects, exceptions with their
 lines; and what was captured is what was recorded."""
+import collections
 import copy
+import enum
 import functools
 import gc
 import inspect
@@ -697,3 +699,92 @@ def test_settrace_changes_nothing():
     finally:
         sys.settrace(None)
     assert result.tolist() == cases.loop(x, 3).tolist()
+
+
+class Layout(str, enum.Enum):
+    ROWS = "rows"
+    COLUMNS = "columns"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Side(enum.Enum):
+    LEFT = 1
+    RIGHT = 2
+
+
+def choose(x, layout=Layout.ROWS, level=Level.LOW, side=Side.LEFT):
+    if layout != Layout.ROWS:
+        x = x + 1
+    if layout == "columns":
+        x = x + 2
+    if layout in (Layout.COLUMNS, None):
+        x = x * 2
+    if level < Level.HIGH:
+        x = x - 1
+    if level in [2, 3]:
+        x = x * 3
+    if side in (Side.RIGHT,):
+        x = x * 5
+    return x * (level + 1)
+
+
+def test_members_of_enumerations_are_their_values():
+    compiled = compile(choose, fullgraph=True)
+    x = cases.x()
+    for args in [(), (Layout.COLUMNS,), (Layout.ROWS, Level.HIGH), (Layout.ROWS, Level.HIGH, Side.RIGHT),
+                 ("columns",), ("rows", 2)]:
+        for _ in range(2):
+            assert compiled(x, *args).tolist() == choose(x, *args).tolist(), args
+    assert compiled._counts()["hits"] == 6
+
+
+class Same:
+    def __init__(self, key):
+        self.key = key
+
+    def __eq__(self, other):
+        return isinstance(other, Same) and self.key == other.key
+
+
+@pytest.mark.parametrize("keys", [(1, 2), (2, 3), ()])
+def test_in_asks_the_objects(keys):
+    def f(x, objects, wanted):
+        return x + 1 if wanted in objects else x - 1
+    compiled, x = compile(f, fullgraph=True), cases.x()
+    objects, wanted = [Same(key) for key in keys], Same(1)
+    for key in (1, 3, 1):
+        wanted.key = key
+        assert compiled(x, objects, wanted).tolist() == f(x, objects, wanted).tolist()
+
+
+class Firsts(collections.OrderedDict):
+    def __getitem__(self, key):
+        return super().__getitem__(key)[0]
+
+
+def test_items_of_a_dict_with_its_own_getitem():
+    firsts = Firsts(a=(2, 0), b=(3, 0))
+
+    def f(x, end):
+        return x * firsts["" + end]
+    compiled, x = compile(f, fullgraph=True), cases.x()
+    for change in (None, (7, 0)):
+        if change:
+            collections.OrderedDict.__setitem__(firsts, "b", change)
+        for end in "ab":
+            assert compiled(x, end).tolist() == f(x, end).tolist()
+
+
+def test_texts_made_here_are_keys():
+    table = {"key": 2.0}
+
+    def f(x, end):
+        return x * table["ke" + end] if "ke" + end in table else x
+    compiled, x = compile(f, fullgraph=True), cases.x()
+    for end in ("y", "z", "y"):
+        assert compiled(x, end).tolist() == f(x, end).tolist()
+    assert compiled._counts()["plain"] == 0
