@@ -58,9 +58,8 @@ static PyObject *enter(const resumption *r, PyThreadState *thread, cr_frame *fra
     return _PyEval_EvalFrameDefault(thread, frame, raises);
 }
 
-/* The frame returns: by CPython's own instruction where it is to clear it. */
+/* The frame returns, its stack empty: by CPython's own instruction where that is to clear it. */
 static PyObject *leave(const resumption *r, PyThreadState *thread, cr_frame *frame, PyObject *result) {
-    if (!CR_FRAME_CLEARS) return result;
     const cr_instruction *i = &r->instructions->at[r->at];
     PyObject **base = cr_frame_slots(frame) + cr_frame_slot_count(frame);
     int top = cr_frame_top(frame);
@@ -69,6 +68,7 @@ static PyObject *leave(const resumption *r, PyThreadState *thread, cr_frame *fra
         cr_frame_set_top(frame, top);
         Py_XDECREF(dropped);
     }
+    if (!CR_FRAME_CLEARS) return result;
     if (i->id == CR_I_RETURN_CONST) Py_DECREF(result);
     else *base = result, cr_frame_set_top(frame, top + 1);
     cr_frame_set_at(frame, i->at);
