@@ -238,12 +238,42 @@ static int make_iterator(builder *b, PyObject *iterator, uint32_t *at) {
 
 static bool is_iterator(PyObject *o) {
     static const char *const names[] = { "list_iterator", "tuple_iterator", "range_iterator", "str_ascii_iterator",
-                                         "str_iterator", "list_reverseiterator", "enumerate", "zip", "reversed",
-                                         /* over the items that are left: who changes the dict meanwhile, errs */
-                                         "dict_keyiterator", "dict_valueiterator", "dict_itemiterator" };
+                                         "str_iterator", "list_reverseiterator", "enumerate", "zip", "reversed" };
     for (size_t i = 0; i < CR_COUNT(names); i++)
         if (!strcmp(Py_TYPE(o)->tp_name, names[i])) return !cr_is_python_class(Py_TYPE(o));
     return false;
+}
+
+/* The dict that an iterator goes through; borrowed. NULL: it is at its end, or no such iterator. */
+static PyObject *dict_of_iterator(PyObject *o, const char **view) {
+    static const char *const names[][2] = { { "dict_keyiterator", "keys" },
+                                            { "dict_valueiterator", "values" },
+                                            { "dict_itemiterator", "items" } };
+    for (size_t i = 0; i < CR_COUNT(names); i++)
+        if (!strcmp(Py_TYPE(o)->tp_name, names[i][0])) {
+            *view = names[i][1];
+            return *(PyObject **)((char *)o + sizeof(PyObject)); /* the first field of each */
+        }
+    *view = NULL;
+    return NULL;
+}
+
+/* One over the same dict, so far: whoever changes the dict's size meanwhile gets CPython's error. */
+static int make_dict_iterator(builder *b, PyObject *iterator, PyObject *dict, const char *view, uint32_t *at) {
+    Py_ssize_t left = PyObject_LengthHint(iterator, -1), n = PyObject_Length(dict);
+    size_t known;
+    uint32_t row;
+    bool changed = cr_find_known(b->c, dict, &known) && b->c->known.at[known].before &&
+                   !cr_is_unchanged(&b->c->known.at[known]);
+    const Py_ssize_t *fields = (Py_ssize_t *)((char *)iterator + sizeof(PyObject) + sizeof(PyObject *));
+    Py_ssize_t rest = 0, p = fields[1]; /* the dict's size when it began, and the entry where it is */
+    while (PyDict_Next(dict, &p, NULL, NULL)) rest++;
+    if (left < 0 || changed || fields[0] != n || rest != left)
+        return PyErr_Occurred() ? -1 : cr_break(b->c, "a dict is gone through that was changed");
+    PyObject *how = Py_BuildValue("(sn)", view, n - left);
+    int failed = !how || make(b, dict, &row) || add_parts(b, CR_MAKE_DICT_ITERATOR, how, &row, 1, at);
+    Py_XDECREF(how);
+    return failed ? -1 : 0;
 }
 
 /* A container of the program's own, described anew. */
@@ -268,6 +298,9 @@ static int make_own(builder *b, PyObject *value, uint32_t *at) {
     if (PyCFunction_CheckExact(value) && PyCFunction_GET_SELF(value) && !PyType_Check(PyCFunction_GET_SELF(value)))
         return make_bound(b, value, at);
     if (is_iterator(value)) return make_iterator(b, value, at);
+    const char *view;
+    PyObject *dict = dict_of_iterator(value, &view);
+    if (view) return dict ? make_dict_iterator(b, value, dict, view, at) : make_iterator(b, value, at);
     return cr_break(b->c, "an object of class %s is part of the result", Py_TYPE(value)->tp_name);
 }
 
@@ -308,7 +341,7 @@ static int make_object(builder *b, PyObject *token, uint32_t *at) {
         return -1;
     rows[0] = *at;
     if (t->payload && !is_tuple &&
-        (make(b, t->payload, &rows[1]) || add_parts(b, CR_MAKE_ITEMS, NULL, rows, 2, &unused)))
+        (make_own(b, t->payload, &rows[1]) || add_parts(b, CR_MAKE_ITEMS, NULL, rows, 2, &unused)))
         return -1;
     return make_attributes(b, *at, t->attributes, Py_TYPE(t->real)) || make_attributes(b, *at, t->slots, NULL) ? -1 : 0;
 }
@@ -317,6 +350,8 @@ static int make(builder *b, PyObject *value, uint32_t *at) {
     uint64_t row;
     size_t known;
     if (cr_map_find(&b->rows, &value, sizeof value, &row)) return *at = (uint32_t)row, 0;
+    if (cr_map_find(&b->c->payloads, &value, sizeof value, &row)) /* of an iterator, of a method: the object itself */
+        return make(b, (PyObject *)(uintptr_t)row, at);
     if (b->c->nesting >= CR_MAX_NESTING) return cr_break(b->c, "objects deep in each other are part of the result");
     b->c->nesting++;
     int failed;
@@ -377,10 +412,19 @@ static int refuse_finalizers(const builder *b) {
     return b->c->finalizes ? cr_break(b->c, "something is changed while an object with __del__ is in use") : 0;
 }
 
+/* A key that went and came again is elsewhere: whoever goes through the dict is told by CPython alone. */
+static int refuse_moved_keys(const builder *b, PyObject *dict) {
+    if (!b->c->midway || !PyDict_CheckExact(dict)) return 0;
+    for (Py_ssize_t p = 0, n = 1; PyDict_Next(dict, &p, NULL, NULL); n++)
+        if (p != n) return cr_break(b->c, "keys of a dict were deleted while somebody may go through it");
+    return 0;
+}
+
 static int add_effects(builder *b) {
     for (size_t i = 0; i < b->c->known.n; i++) {
         const cr_known *k = &b->c->known.at[i];
         uint32_t row;
+        if (k->before && refuse_moved_keys(b, k->value)) return -1;
         if (!k->before || cr_is_unchanged(k)) continue;
         if (refuse_finalizers(b) || guard_distinct(b->c, k) || make_own(b, k->value, &row)) return -1;
         if (cr_vec_push(&b->e->effects, (cr_effect){ CR_READ_NONE, k->source, row, NULL })) return no_memory();

@@ -23,7 +23,8 @@ typedef enum cr_make_kind { CR_MAKE_CONSTANT, CR_MAKE_OUTPUT, CR_MAKE_SLOT, CR_M
                             CR_MAKE_NAMESPACE, /* parts: an object whose __dict__ it is */
                             CR_MAKE_METHOD, /* parts: a function, its object */
                             CR_MAKE_BOUND,  /* parts: an object whose class is in C; `object`: the method's name */
-                            CR_MAKE_ITERATOR /* parts: arguments of `object`, and the state */ } cr_make_kind;
+                            CR_MAKE_ITERATOR, /* parts: arguments of `object`, and the state */
+                            CR_MAKE_DICT_ITERATOR /* part: the dict; `object`: of which view, how far */ } cr_make_kind;
 typedef struct cr_make {
     uint8_t kind;
     uint32_t index;   /* OUTPUT: of the graph; SLOT: of the guards; else first of `parts` */

@@ -133,6 +133,16 @@ static PyObject *iterator(const cr_make *row, const uint32_t *parts, PyObject *c
     return o;
 }
 
+/* Of a dict, so many items on. */
+static PyObject *dict_iterator(const cr_make *row, PyObject *dict) {
+    PyObject *view = PyObject_CallMethodNoArgs(dict, PyTuple_GET_ITEM(row->object, 0));
+    PyObject *o = view ? PyObject_GetIter(view) : NULL;
+    Py_XDECREF(view);
+    for (Py_ssize_t n = o ? PyLong_AsSsize_t(PyTuple_GET_ITEM(row->object, 1)) : 0; n > 0; n--)
+        Py_XDECREF(PyIter_Next(o));
+    return o;
+}
+
 static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *const *objects) {
     const uint32_t *parts = e->parts.at + row->index;
     PyObject *o = NULL;
@@ -158,6 +168,7 @@ static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *cons
     case CR_MAKE_METHOD: return PyMethod_New(objects[parts[0]], objects[parts[1]]);
     case CR_MAKE_BOUND: return PyObject_GetAttr(objects[parts[0]], row->object);
     case CR_MAKE_ITERATOR: return iterator(row, parts, objects);
+    case CR_MAKE_DICT_ITERATOR: return dict_iterator(row, objects[parts[0]]);
     case CR_MAKE_SLICE: return PySlice_New(objects[parts[0]], objects[parts[1]], objects[parts[2]]);
     case CR_MAKE_OBJECT:
         return empty_object((PyTypeObject *)objects[parts[0]], row->n == 2 ? objects[parts[1]] : NULL);
@@ -187,9 +198,10 @@ static bool keeps_order(PyObject *keys, PyObject *made) {
     return true;
 }
 
-/* Takes what is not in `made` out of the dict; items at its end go as popitem() takes them. */
+/* Takes what is not in `made` out of the dict. Where dicts share their keys, items at the end go as popitem() takes
+ * them: the dict has keys of its own from then on. */
 static int remove_items(PyObject *to, PyObject *keys, PyObject *made) {
-    bool last = true;
+    bool last = ((PyDictObject *)to)->ma_values != NULL;
     for (Py_ssize_t i = PyList_GET_SIZE(keys); i-- > 0;) {
         PyObject *key = PyList_GET_ITEM(keys, i), *item;
         if (PyDict_Contains(made, key)) last = false;

@@ -115,6 +115,7 @@ int cr_call_partial(cr_capture *c, cr_call_frame *f, PyObject *partial, const cr
     for (Py_ssize_t i = 0; i < n; i++) values[k++] = PyTuple_GET_ITEM(args, i);
     for (Py_ssize_t i = 0; i < a->n; i++) values[k++] = a->at[i];
     for (Py_ssize_t p = 0, i = 0; PyDict_Next(all, &p, &key, &value); i++) {
+        if (!PyUnicode_CheckExact(key)) goto out;
         PyTuple_SET_ITEM(names, i, Py_NewRef(key));
         values[k++] = value;
     }

@@ -106,6 +106,7 @@ typedef struct cr_capture {
     CR_VEC(cr_input) inputs;
     CR_VEC(cr_store) stores;
     CR_VEC(cr_globals) globals;
+    cr_map payloads;        /* what methods in C work on of an object made here -> the object, kept */
     cr_map owners;          /* an object's __dict__ -> the object, borrowed from `known` or `kept` */
     PyObject *handled;      /* the exception that is handled in the outermost function; owned, NULL: none */
     PyObject *raised;       /* what the program raises: a value; owned. Set while PyErr is cr_raised_error */

@@ -141,6 +141,7 @@ int cr_capture_begin(cr_capture *c, bool plain) {
     cr_map_init(&c->made);
     cr_map_init(&c->constants);
     cr_map_init(&c->owners);
+    cr_map_init(&c->payloads);
     if (!(c->kept = PyList_New(0))) return -1;
     if (plain) return 0;
     cr_env *env = NULL;
@@ -179,6 +180,7 @@ void cr_capture_dispose(cr_capture *c) {
     Py_CLEAR(c->handled);
     Py_CLEAR(c->raised);
     cr_map_dispose(&c->owners);
+    cr_map_dispose(&c->payloads);
     cr_map_dispose(&c->made);
     cr_map_dispose(&c->constants);
     Py_CLEAR(c->kept);
@@ -597,7 +599,15 @@ PyTypeObject *cr_class_in_c(PyTypeObject *type) {
 
 PyObject *cr_payload(cr_capture *c, PyObject *token) {
     PyObject *real = cr_real(token);
-    if (cr_is_made(token)) return Py_XNewRef(((cr_token *)token)->payload);
+    if (cr_is_made(token)) {
+        PyObject *payload = ((cr_token *)token)->payload;
+        bool known = !payload || PyTuple_CheckExact(payload) ||
+                     cr_map_find(&c->payloads, &payload, sizeof payload, NULL);
+        if (!known && (PyList_Append(c->kept, token) || cr_map_put(&c->payloads, &payload, sizeof payload,
+                                                                   (uint64_t)(uintptr_t)token)))
+            return PyErr_NoMemory();
+        return Py_XNewRef(payload);
+    }
     if (PyDict_CheckExact(real) || PyODict_CheckExact(real) || ((PyTuple_Check(real) || PyList_Check(real)) &&
                                     cr_is_python_class(Py_TYPE(real))))
         return cr_unfold(c, token);

@@ -148,8 +148,63 @@ def iterated_and_changed(x):
     return x
 
 
+class OwnDict(dict):
+    pass
+
+
+class OwnList(list):
+    pass
+
+
+def methods_of_own_containers(x):
+    d, items = OwnDict(), OwnList([1])
+    append, keys = items.append, d.keys()
+    cresset._dynamo.graph_break()
+    d["k"] = 1
+    append(2)
+    return list(keys), items, type(items).__name__, x + 1
+
+
+def changed_while_gone_through(x):
+    d = {0: 0}
+    for _ in d:
+        cresset._dynamo.graph_break()
+        del d[0]
+        d[0] = 0
+    return x
+
+
+def grown_while_gone_through(x):
+    d = {0: 0}
+    for k in d:
+        cresset._dynamo.graph_break()
+        d[k + 1] = 0
+    return x
+
+
+def gone_through(x):
+    d, seen = {"p": 1, "q": 2, "r": 3}, []
+    for k, v in d.items():
+        cresset._dynamo.graph_break()
+        d[k] = v + 1
+        seen.append((k, v))
+    return seen, d, x + 1
+
+
+def text_of_a_class(x):
+    class Described:
+        @classmethod
+        @property
+        def __doc__(cls):
+            return "described"
+    cresset._dynamo.graph_break()
+    return Described.__doc__ if not isinstance(Described.__doc__, str) else "described", x + 1
+
+
 PROGRAMS = [text_of_an_enumeration, text_with_format, new_with_arguments, deep, deep_made, in_itself, huge,
-            contexts_in_a_circle, other_traceback, recursion, recursion_without_end, iterated_and_changed]
+            contexts_in_a_circle, other_traceback, recursion, recursion_without_end, iterated_and_changed,
+            methods_of_own_containers, changed_while_gone_through, grown_while_gone_through, gone_through,
+            text_of_a_class]
 
 
 def outcome(f):
