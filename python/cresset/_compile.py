@@ -120,8 +120,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
 
     fullgraph: raises where a call cannot be one graph. dynamic: False captures every size as it is, True leaves sizes
     open at once, None those that changed since an earlier capture. backend: a name of list_backends() (None: "native",
-    or what set_default_backend() said), or a function (graph, example_inputs) -> callable. disable: the very same
-    object comes back."""
+    or what set_default_backend() said), or a function (gm, example_inputs) -> callable, gm a cresset.fx.GraphModule.
+    disable: the very same object comes back."""
     if not hasattr(_C, "_Compiled"):
         raise RuntimeError("compile() needs CPython 3.11 to 3.13: it looks into frames and dicts, which differ by "
                            "version")

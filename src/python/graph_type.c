@@ -318,10 +318,11 @@ static PyObject *node_data(view *v, const cr_node *node) {
                        : node->target ? PyUnicode_FromString(node->target)
                                       : Py_NewRef(Py_None);
     PyObject *args = node->kind == CR_NODE_CALL ? given_data(v, node) : args_data(v, node->args, node->nargs);
-    return Py_BuildValue("{s:s,s:N,s:z,s:N,s:N,s:[zzz]}", "kind", kinds[node->kind], "target", target, "name",
+    return Py_BuildValue("{s:s,s:N,s:z,s:N,s:N,s:[zzz],s:N,s:N}", "kind", kinds[node->kind], "target", target, "name",
                          node->kind == CR_NODE_CALL ? node->target : NULL, "args", args, "results",
                          node_results(v, node), "origin", node->origin.stack_trace, node->origin.module_stack,
-                         node->origin.source_fn);
+                         node->origin.source_fn, "no_grad", PyBool_FromLong(node->origin.no_grad), "data",
+                         PyBool_FromLong(node->origin.data));
 }
 
 static PyObject *nodes_data(view *v) {

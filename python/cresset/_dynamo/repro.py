@@ -122,7 +122,7 @@ def write(graph: Any, inputs: list[Any], backend: Any, why: str) -> pathlib.Path
     path.write_text(f'"""{heading}"""\nimport cresset\n\n{_backend_source(backend)}\n\n'
                     f"graph = cresset.Graph.parse({str(graph)!r})\n"
                     f"inputs = [{', '.join(map(_input_source, inputs))}]\n"
-                    "compiled = backend(graph, inputs)\n"
+                    "compiled = backend(cresset.fx.GraphModule.from_graph(graph), inputs)\n"
                     "assert callable(compiled), f'the backend returned a {type(compiled).__name__}'\n"
                     "from cresset._dynamo.backends.calling import differs\n"
                     "assert (wrong := differs(graph, compiled, inputs)) is None, wrong\n")
@@ -131,8 +131,9 @@ def write(graph: Any, inputs: list[Any], backend: Any, why: str) -> pathlib.Path
 
 def _fails(backend: Any, graph: Any, inputs: list[Any]) -> bool:
     from cresset._dynamo.backends.calling import differs
+    from cresset.fx.graph_module import GraphModule
     try:
-        made = backend(graph, inputs)
+        made = backend(GraphModule.from_graph(graph), inputs)
     except Exception:
         return True
     return not callable(made) or differs(graph, made, inputs) is not None

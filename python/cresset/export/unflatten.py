@@ -26,7 +26,7 @@ from cresset import _C, nn
 from cresset.export import graph_signature as signatures
 from cresset.export._call_structure import CallStructure
 from cresset.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
-from cresset.export.graph_view import Node, OpaqueTarget, _target_text
+from cresset.fx.node import Node, OpaqueTarget, target_text
 from cresset.utils._pytree import TreeSpec, tree_flatten
 
 __all__ = ["FlatArgsAdapter", "InterpreterModule", "UnflattenedModule", "unflatten"]
@@ -608,7 +608,7 @@ def _lines(builder: _Builder, body: _Body) -> Iterator[str]:
             if step.target is operator.getitem:
                 yield f"{step.name} = {given[0]}[{given[1]}]"
             else:
-                yield f"{step.name} = {_target_text(step.target)}({', '.join(given)})"
+                yield f"{step.name} = {target_text(step.target)}({', '.join(given)})"
 
 
 def _text(builder: _Builder, value: Any) -> str:

@@ -1,4 +1,8 @@
-"""Names that PyTorch programs import from `torch.fx`."""
-from cresset.fx import experimental
+"""Graphs that Python passes and backends look at and edit, as `torch.fx` has them. See docs/compile.md."""
+from cresset._lazy import names as _names
 
-__all__ = ["experimental"]
+_WHERE = {"Graph": "graph", "GraphModule": "graph_module", "Interpreter": "interpreter", "Node": "node",
+          "map_arg": "node"}
+__all__ = [*_WHERE, "experimental"]
+__getattr__, __dir__ = _names(globals(), _WHERE, {"convert", "experimental", "graph", "graph_module", "interpreter",
+                                                  "node"})

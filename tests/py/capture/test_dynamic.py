@@ -505,7 +505,7 @@ def test_python_backend_gets_open_graphs():
     graphs = []
 
     def record(graph, example_inputs):
-        graphs.append(str(graph))
+        graphs.append(str(graph.to_graph()))
         return lambda *inputs: [inputs[0] * 2]
     compiled = cresset.compile(lambda x: x * 2, backend=record)
     for n in (4, 5, 6):

@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 from cresset._dynamo import config
 from cresset._dynamo.exc import BackendCompilerFailed
+from cresset.fx.graph_module import GraphModule
 
 __all__ = ["Backend"]
 
@@ -70,13 +71,13 @@ class Backend:
 
     def _compiled(self, graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         try:
-            made = self.function(graph, example_inputs)
+            made = self.function(GraphModule.from_graph(graph), example_inputs)
         except Exception as error:
             raise BackendCompilerFailed(f"backend {self.name!r} raised {type(error).__name__}: {error}",
                                         self.function, error) from error
         if not callable(made):
             raise BackendCompilerFailed(f"backend {self.name!r} returned a {type(made).__name__}, which cannot be "
-                                        "called: return a function of the graph's inputs, as graph.run is",
+                                        "called: return a function of the graph's inputs, as the module itself is",
                                         self.function)
         if config.verify_correctness and (wrong := differs(graph, made, example_inputs)):
             raise BackendCompilerFailed(f"backend {self.name!r} computes something else than the graph: {wrong} "

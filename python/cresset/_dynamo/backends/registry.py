@@ -1,15 +1,15 @@
 """Backends by name.
 
     @register_backend
-    def shout(graph, example_inputs):
-        print(graph)
-        return graph.run
+    def shout(gm, example_inputs):
+        print(gm)
+        return gm
 
     cresset.compile(f, backend="shout")
 
-A backend is a function (graph, example_inputs) -> callable; it may have `compiler_name`, `reset`, `get_compiler_config`
-and `backend_ctx_ctor` (a function that gives a context manager, entered and left around every call). Packages bring
-theirs by an entry point of the group `cresset_backends`.
+A backend is a function (gm, example_inputs) -> callable, gm a cresset.fx.GraphModule; it may have `compiler_name`,
+`reset`, `get_compiler_config` and `backend_ctx_ctor` (a function that gives a context manager, entered and left around
+every call). Packages bring theirs by an entry point of the group `cresset_backends`.
 """
 from __future__ import annotations
 
