@@ -74,6 +74,10 @@ PyTypeObject cr_iterator_type = {
 };
 
 PyObject *cr_iterator_new(cr_capture *c, PyObject *object) {
+    PyObject *hint = PyUnicode_InternFromString("__length_hint__");
+    bool asks = hint && _PyType_Lookup(Py_TYPE(cr_real(object)), hint);
+    Py_XDECREF(hint);
+    if (asks) return cr_break(c, "an iterator has __length_hint__()"), NULL;
     iterator *it = PyObject_New(iterator, &cr_iterator_type);
     if (!it) return NULL;
     it->capture = c;

@@ -174,6 +174,7 @@ int cr_construct(cr_capture *c, cr_call_frame *f, PyObject *type, PyObject *cons
         bool inits = cr_is_token(object) && PyType_IsSubtype(Py_TYPE(cr_real(object)), real);
         if (!inits) return cr_push(f, object), 0;
     } else {
+        if (real->tp_new != base->tp_new) return cr_break(c, "class %s had a __new__() once", real->tp_name);
         if (!(tuple = as_tuple(args, nargs))) return -1;
         int made = cr_make_object(c, f, type, base, tuple, &object);
         Py_DECREF(tuple);
