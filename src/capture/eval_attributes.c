@@ -403,6 +403,7 @@ static int function_attribute(cr_capture *c, PyObject *token, PyObject *name, Py
     for (size_t i = 0; i < CR_COUNT(fields); i++)
         if (!PyUnicode_CompareWithASCIIString(name, fields[i].name))
             return found(cr_wrap_read(c, CR_READ_FIELD, at, real, NULL, fields[i].offset), out);
+    if (!PyUnicode_CompareWithASCIIString(name, "__class__")) return found(cr_type_value(c, token), out);
     bool annotations = !PyUnicode_CompareWithASCIIString(name, "__annotations__");
     bool whole = !PyUnicode_CompareWithASCIIString(name, "__dict__");
     if (!annotations && !whole && _PyType_Lookup(&PyFunction_Type, name))

@@ -230,6 +230,8 @@ int cr_run_until(cr_capture *c, cr_call_frame *f);
 /* A call of a function about which the program has said what captures do with it. 1: it has not. (rules.c) */
 int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *kwnames);
+/* A call of a function with lru_cache: by the rule of the function inside, which alone promises what the cache has. */
+int cr_call_cached(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
 /* The same of a function in C that another one stands in for. */
 int cr_call_substituted(cr_capture *c, cr_call_frame *f, PyObject *builtin, PyObject *const *args, Py_ssize_t nargs,
                         PyObject *kwnames);

@@ -12,11 +12,15 @@
 bool cr_has_substitutes;
 
 static PyObject *rule_of(PyObject *function) {
-    static PyObject *name; /* once */
+    static PyObject *name, *theirs, *constant; /* once; theirs: what assume_constant_result() of PyTorch leaves */
     PyObject *dict = PyFunction_Check(function) ? ((PyFunctionObject *)function)->func_dict : NULL;
-    if (!dict || (!name && !(name = PyUnicode_InternFromString("_cresset_rule")))) return NULL;
+    if (!dict || (!name && !(name = PyUnicode_InternFromString("_cresset_rule"))) ||
+        (!theirs && !(theirs = PyUnicode_InternFromString("_dynamo_marked_constant"))) ||
+        (!constant && !(constant = PyUnicode_InternFromString("constant"))))
+        return NULL;
     PyObject *rule = PyDict_GetItemWithError(dict, name);
-    return rule && PyUnicode_Check(rule) ? rule : NULL;
+    if (rule || PyErr_Occurred()) return rule && PyUnicode_Check(rule) ? rule : NULL;
+    return PyDict_GetItemWithError(dict, theirs) == Py_True ? constant : NULL;
 }
 
 bool cr_is_left_alone(PyObject *function) {
@@ -135,6 +139,18 @@ int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *
     int r = call_substitute(c, f, name, args, nargs, kwnames);
     Py_XDECREF(name);
     return r;
+}
+
+int cr_call_cached(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a) {
+    PyObject *name = PyUnicode_InternFromString("__wrapped__"), *inner = NULL;
+    int r = name ? cr_get_attribute(c, token, name, &inner) : -1;
+    Py_XDECREF(name);
+    bool ruled = r == 1 && cr_is_token(inner) && rule_of(cr_real(inner));
+    if (ruled) r = cr_call_by_rule(c, f, inner, a->at, a->n, a->kwnames);
+    else if (r >= 0 && !PyErr_Occurred())
+        r = cr_break(c, "a function with lru_cache is called: only CPython can look into the cache");
+    Py_XDECREF(inner);
+    return PyErr_Occurred() ? -1 : r;
 }
 
 int cr_call_substituted(cr_capture *c, cr_call_frame *f, PyObject *builtin, PyObject *const *args, Py_ssize_t nargs,

@@ -1,6 +1,7 @@
 """cresset.compile on unmodified PyTorch programs: captured whole, and as plain PyTorch in values, dtypes, strides,
 shared memory, writes, gradients and random streams."""
 import copy
+import functools
 import os
 import sys
 
@@ -517,6 +518,34 @@ def test_attributes_that_a_program_gave_to_tensors():
     del x.scale
     with pytest.raises(AttributeError):
         compiled(f)(x)
+
+
+def test_cached_functions_that_are_marked_constant():
+    @functools.lru_cache
+    @torch.compiler.assume_constant_result
+    def is_available():
+        return True
+
+    @functools.lru_cache
+    def may_change():
+        return 2.0
+
+    def f(x):
+        return x * 2 if is_available() else x
+    x = torch.randn(3)
+    assert_same(compiled(f, fullgraph=True)(x), f(x))
+    run = compiled(lambda x: x * may_change())
+    assert_same(run(x), x * 2)
+    assert "lru_cache" in report(run)[0]["reason"]
+
+
+def test_ops_by_their_full_name_and_classes_of_functions():
+    def f(x):
+        name = seeded.__class__.__name__ + F.relu.__class__.__name__
+        return torch.ops.aten.relu(x) + torch.ops.aten.add(x, len(name))
+    run, x = compiled(f, fullgraph=True), torch.randn(3)
+    assert_same(run(x), f(x))
+    assert_whole(run)
 
 
 @pytest.mark.parametrize("name, whole", [

@@ -106,9 +106,21 @@ def find(callable: Any) -> tuple[str, Any] | None:
         method = getattr(cresset.Tensor, name, None)  # those that are no ops may tell of memory, which a fake has not
         return ("op", method) if type(method) is type(cresset.Tensor.relu) or name in _SIZES else None
     if not any(getattr(space, name, None) == callable for space in _spaces):
-        return None
+        return _op_of(callable, name)
     ours = _function(name)
     return None if ours is None else ("op", ours)
+
+
+def _op_of(callable: Any, name: str) -> tuple[str, Any] | None:
+    """What torch.ops.SPACE.NAME calls: the op of that name."""
+    for space, ops in list(vars(torch.ops).items()):
+        packet = vars(ops).get(name) if isinstance(ops, torch._ops._OpNamespace) else None
+        if packet is not None and getattr(packet, "_op", None) is callable:
+            try:
+                return "op", getattr(getattr(cresset.ops, space), name)
+            except AttributeError:
+                return None
+    return None
 
 
 # ---- what ops give beside tensors ----
