@@ -205,19 +205,24 @@ static int make_function(builder *b, PyObject *value, uint32_t *at) {
     return make_attributes(b, rows[0], fn->func_dict, &PyFunction_Type);
 }
 
-static int make_method(builder *b, PyObject *method, uint32_t *at) {
-    PyObject *parts[] = { PyMethod_GET_FUNCTION(method), PyMethod_GET_SELF(method) };
-    return make_container(b, CR_MAKE_METHOD, parts, 2, at);
-}
-
-/* A method in C of a container: `log.append` */
-static int make_bound(builder *b, PyObject *method, uint32_t *at) {
+/* By its name: `log.append` of a container; a tensor's op, which is its own library's where fakes stand for tensors. */
+static int make_bound(builder *b, PyObject *object, PyObject *name, uint32_t *at) {
     uint32_t self;
-    if (make(b, PyCFunction_GET_SELF(method), &self)) return -1;
-    PyObject *name = PyUnicode_InternFromString(((PyCFunctionObject *)method)->m_ml->ml_name);
-    int failed = name ? add_parts(b, CR_MAKE_BOUND, name, &self, 1, at) : -1;
+    int failed = !name || make(b, object, &self) || add_parts(b, CR_MAKE_BOUND, name, &self, 1, at) ? -1 : 0;
     Py_XDECREF(name);
     return failed;
+}
+
+static int make_bound_builtin(builder *b, PyObject *method, uint32_t *at) {
+    const char *name = ((PyCFunctionObject *)method)->m_ml->ml_name;
+    return make_bound(b, PyCFunction_GET_SELF(method), PyUnicode_InternFromString(name), at);
+}
+
+static int make_method(builder *b, PyObject *method, uint32_t *at) {
+    PyObject *parts[] = { PyMethod_GET_FUNCTION(method), PyMethod_GET_SELF(method) };
+    if (!PyFunction_Check(parts[0]) && cr_is_tensor_value(parts[1]))
+        return make_bound(b, parts[1], PyObject_GetAttrString(parts[0], "__name__"), at);
+    return make_container(b, CR_MAKE_METHOD, parts, 2, at);
 }
 
 /* An iterator in the middle of what it goes over, as pickle would take it apart. */
@@ -296,7 +301,7 @@ static int make_own(builder *b, PyObject *value, uint32_t *at) {
     if (PyCell_Check(value)) return make_cell(b, value, at);
     if (PyMethod_Check(value)) return make_method(b, value, at);
     if (PyCFunction_CheckExact(value) && PyCFunction_GET_SELF(value) && !PyType_Check(PyCFunction_GET_SELF(value)))
-        return make_bound(b, value, at);
+        return make_bound_builtin(b, value, at);
     if (is_iterator(value)) return make_iterator(b, value, at);
     const char *view;
     PyObject *dict = dict_of_iterator(value, &view);

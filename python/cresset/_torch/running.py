@@ -22,11 +22,13 @@ class Shape:
         self.inputs: list[str] = []
         self.outputs: list[str | None] = []
         self.written: dict[str, int] = {}      # memory -> how often it is written
+        self.made: dict[str, dict[str, Any]] = {}   # value -> the node that gives it
         for node in graph.nodes:
             if node["kind"] == "output":
                 self.outputs = [arg.get("as_value") for arg in node["args"]]
             for result in node["results"]:
                 self.values[result["name"]] = result
+                self.made[result["name"]] = node
                 if node["kind"] == "placeholder":
                     self.inputs.append(result["name"])
                 if result.get("writes"):
@@ -42,9 +44,21 @@ class Shape:
     def memory(self, name: str) -> str:
         return self.values[name]["of"] or name
 
+    def detached(self, name: str) -> str | None:
+        """The last detach() on the way from memory to a view of it, which is what the view shows as its base."""
+        while self.values[name]["of"]:
+            if self.made[name]["target"] == "aten.detach":
+                return name
+            name = self.made[name]["args"][0]["arg"]["as_value"]  # views have one parent, their first argument
+        return None
+
 
 def _is_fixed(meta: dict[str, Any]) -> bool:
     return all(type(n) is int for n in (*meta["sizes"], *meta["strides"], meta["offset"]))
+
+
+def _place(meta: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(meta["sizes"]), tuple(meta["strides"]), meta["offset"]
 
 
 def _new(at: int, meta: dict[str, Any]) -> tuple[Any, ...]:
@@ -68,8 +82,8 @@ def _compile(graph: Any, ninputs: int, results: Iterable[tuple[Any, ...]], nativ
 class Plan:
     """What is done with a graph: `code` gives its own results; `outputs` says what each output of the program is.
 
-    ("result", k) of the code's; ("input", i) itself; ("view", "input" or "result", k, sizes, strides, offset, keeps its
-    history?)."""
+    ("result", k) of the code's; ("input", i) itself; ("view", "input" or "result", k, place, the detach() it is a view
+    of with that one's place, or None, keeps its history?). A place: sizes, strides, offset."""
 
     def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: bool):
         self.shape = shape = Shape(graph)
@@ -155,8 +169,9 @@ class Plan:
         raise NotImplementedError("several outputs are views of one tensor that is none of them")
 
     def _view(self, kind: str, at: int, meta: dict[str, Any], k: int) -> tuple[Any, ...]:
-        return ("view", kind, at, tuple(meta["sizes"]), tuple(meta["strides"]), meta["offset"],
-                not self.wanted or k in self.live)
+        detach = self.shape.detached(self.shape.outputs[k])
+        through = (detach, *_place(self.shape.values[detach]["meta"])) if detach else None
+        return ("view", kind, at, _place(meta), through, not self.wanted or k in self.live)
 
     # ---- code ----
 
@@ -171,24 +186,35 @@ class Plan:
         return not self.mutated and self.outputs == [("result", k) for k in range(len(self.kept))]
 
 
-def _views(plan: Plan) -> list[Callable[[Any, Any], Any]]:
-    """What makes each output of the inputs and the code's results."""
-    def result(k: int) -> Any:
-        return lambda inputs, results: results[k]
+def _take(base: torch.Tensor, place: tuple[Any, ...]) -> torch.Tensor:
+    sizes, strides, offset = place
+    return base.as_strided(sizes, strides, base.storage_offset() + offset)
 
-    def given(k: int) -> Any:
-        return lambda inputs, results: inputs[k]
 
-    def view(kind: str, k: int, sizes: Any, strides: Any, offset: int, history: bool) -> Any:
-        def take(inputs: Any, results: Any) -> Any:
-            base = (inputs if kind == "input" else results)[k]
-            if not history:
-                base = base.detach()
-            return base.as_strided(sizes, strides, base.storage_offset() + offset)
-        return take
+def _views(plan: Plan) -> Callable[[Any, Any], list[Any]]:
+    """What makes the outputs of the inputs and the code's results."""
+    def view(inputs: Any, results: Any, detached: dict[str, Any], row: tuple[Any, ...]) -> Any:
+        kind, at, place, through, history = row
+        base = (inputs if kind == "input" else results)[at]
+        if through:  # others may be views of the same
+            name, *whole = through
+            first = detached.get(name)
+            if first is None:
+                first = detached[name] = _take(base, tuple(whole)).detach()
+            if place == tuple(whole):
+                return first
+            offset = place[2] - whole[2]
+            return first.as_strided(*place[:2], first.storage_offset() + offset)
+        if history or not base.requires_grad:
+            return _take(base, place)
+        with torch.no_grad():  # where the program took it, too
+            return _take(base, place)
 
-    makers = {"result": result, "input": given, "view": view}
-    return [makers[row[0]](*row[1:]) for row in plan.outputs]
+    def take(inputs: Any, results: Any) -> list[Any]:
+        detached: dict[str, Any] = {}
+        return [results[row[1]] if row[0] == "result" else inputs[row[1]] if row[0] == "input"
+                else view(inputs, results, detached, row[1:]) for row in plan.outputs]
+    return take
 
 
 def _may_write(plan: Plan, inputs: Any) -> None:
@@ -211,7 +237,7 @@ def _write(plan: Plan, inputs: Any, results: Any) -> None:
 
 
 def _with_epilogue(plan: Plan, code: Any) -> Any:
-    takes = _views(plan)
+    take = _views(plan)
 
     def run(*inputs: Any) -> list[Any]:
         if plan.mutated:
@@ -219,7 +245,7 @@ def _with_epilogue(plan: Plan, code: Any) -> Any:
         results = code(*inputs)
         if plan.mutated:
             _write(plan, inputs, results)
-        return [take(inputs, results) for take in takes]
+        return take(inputs, results)
     run._codes = [code]
     return run
 
@@ -259,11 +285,14 @@ class Training:
         self.saved, extra = self._find_saved(shape, noutputs)
         self.nresults = len(rows)
         self.forward = _compile(forward, ninputs, (*rows, *extra), plan.native, plan.mutated)
-        self.backward = _compile(backward, self.nnumbers + self.nsaved + len(tangents), self._gradients(backward),
-                                 plan.native)
         places = Shape(backward)
+        # an input that nothing depends on is none of the node's: the walk would go into what made it
+        self.wanted = [i for i in plan.wanted if places.outputs[i] is not None] or plan.wanted
+        self.backward = _compile(backward, self.nnumbers + self.nsaved + len(tangents), self._gradients(places),
+                                 plan.native)
         first = self.nnumbers + self.nsaved
         self.rows = [_new(0, places.values[name]["meta"]) for name in places.inputs[first:]]
+        self.tangents, self.live_by = tangents, {}
         self.function = _make_function(self)
 
     def _find_saved(self, shape: Shape, noutputs: int) -> tuple[list[tuple[str, int]], list[tuple[Any, ...]]]:
@@ -283,18 +312,27 @@ class Training:
         extra += [("number", noutputs + self.nsaved + k) for k in range(self.nnumbers)]
         return where, extra
 
-    def _gradients(self, backward: Any) -> list[tuple[Any, ...]]:
-        shape = Shape(backward)
-        rows: list[tuple[Any, ...]] = []
-        for i in self.plan.wanted:
-            name = shape.outputs[i]
-            rows.append(("object", None) if name is None else _new(i, shape.values[name]["meta"]))
-        return rows
+    def without(self, gradients: Any, due: list[Any]) -> list[Any]:
+        """None for what zeros alone went into, in the place of tangents that nobody gave. A gradient of zero that leads
+        from a given one (sign()) stays, so graphs of gradients do not tell: what has a history by the input does."""
+        given = {k for k, g in zip(self.tangents, due) if g is not None}
+        return [g if given & self._live_by(i) else None for i, g in zip(self.wanted, gradients)]
+
+    def _live_by(self, i: int) -> set[int]:
+        if i not in self.live_by:
+            wrt = tuple(k == i for k in range(len(self.plan.shape.inputs)))
+            self.live_by[i] = set(_C._differentiate(self.plan.graph, wrt, None)[3])
+        return self.live_by[i]
+
+    def _gradients(self, backward: Shape) -> list[tuple[Any, ...]]:
+        names = [backward.outputs[i] for i in self.wanted]
+        return [("object", None) if name is None else _new(i, backward.values[name]["meta"])
+                for i, name in zip(self.wanted, names)]
 
 
 def _make_function(t: Training) -> Any:
     plan = t.plan
-    wanted, mutated = plan.wanted, set(plan.mutated)
+    wanted, mutated = t.wanted, set(plan.mutated)
     first_extra, number_at, code = t.nresults, t.number_at, t.forward
     saved_of = [(kind == "input", at) for kind, at in t.saved]
 
@@ -324,7 +362,10 @@ def _make_function(t: Training) -> Any:
             if all(g is None for g in due):
                 return (None,) * (1 + len(wanted))
             tangents = [_as(g, row) for g, row in zip(due, t.rows)]
-            return (None, *t.backward([*ctx.numbers, *ctx.saved_tensors, *tangents]))
+            gradients = t.backward([*ctx.numbers, *ctx.saved_tensors, *tangents])
+            if any(g is None for g in due):
+                gradients = t.without(gradients, due)
+            return (None, *gradients)
 
     return Captured
 
@@ -337,7 +378,7 @@ def _quick_apply(function: Any) -> Any:
 
 def _with_gradients(plan: Plan) -> Any:
     t = Training(plan)
-    wanted, apply = plan.wanted, _quick_apply(t.function)
+    wanted, apply = t.wanted, _quick_apply(t.function)
 
     if plan.is_plain():
         if wanted == list(range(len(plan.shape.inputs))):
@@ -347,7 +388,7 @@ def _with_gradients(plan: Plan) -> Any:
             def run(*inputs: Any) -> Any:
                 return apply(inputs, *[inputs[i] for i in wanted])
     else:
-        takes = _views(plan)
+        take = _views(plan)
 
         def run(*inputs: Any) -> Any:
             if plan.mutated:
@@ -355,7 +396,7 @@ def _with_gradients(plan: Plan) -> Any:
             results = apply(inputs, *[inputs[i] for i in wanted])
             if plan.mutated:
                 _write(plan, inputs, results)
-            return [take(inputs, results) for take in takes]
+            return take(inputs, results)
     run._codes = [t.forward, t.backward]
     return run
 
@@ -363,8 +404,11 @@ def _with_gradients(plan: Plan) -> Any:
 def build(graph: Any, examples: tuple[Any, ...], records: bool, native: bool) -> Any:
     """The callable for a captured graph: takes its inputs, gives a list of its outputs. NotImplementedError: the call
     runs plain, for that reason."""
-    plan = Plan(graph, examples, records, native)
-    if plan.wanted and plan.live & set(plan.kept):
-        return _with_gradients(plan)
-    code = plan.inference()
+    try:
+        plan = Plan(graph, examples, records, native)
+        if plan.wanted and plan.live & set(plan.kept):
+            return _with_gradients(plan)
+        code = plan.inference()
+    except ValueError as error:
+        raise NotImplementedError(f"the graph cannot be made code: {error}") from None
     return code if plan.is_plain() else _with_epilogue(plan, code)

@@ -1,0 +1,94 @@
+"""A sample of ./dev test --full torch, and what that sweep found."""
+import os
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="these are PyTorch's programs")
+import cresset  # noqa: E402
+sys.path.insert(0, os.path.dirname(__file__))
+import random_torch_programs as programs  # noqa: E402
+
+
+@pytest.mark.parametrize("first", [0, 30])
+@pytest.mark.filterwarnings("ignore")
+def test_a_sample(first):
+    kinds = set()
+    for seed in range(first, first + 30):
+        kind, told = programs.check(seed)
+        assert told is None, told
+        kinds.add(kind)
+    assert "whole" in kinds and "breaks" in kinds
+
+
+def compiled(function):
+    return cresset.compile(function, backend="eager")
+
+
+def test_what_a_method_of_a_tensor_raises_is_torchs():
+    def f(x):
+        y = x * 2
+        try:
+            return y.reshape(7, 11)
+        except RuntimeError as error:
+            return str(error)
+    x = torch.randn(3, 4)
+    run = compiled(f)
+    assert run(x) == run(x) == f(x)
+    method = compiled(lambda x: (x * 2).mul(eval("3")))    # the method is bound, then its arguments break
+    assert torch.equal(method(x), x * 6) and type(method(x)) is torch.Tensor
+
+
+def test_bases_of_views():
+    def f(x, y):
+        with torch.no_grad():
+            row = x[0]
+        own = x.detach()
+        return row, own, own[1:], y.t(), y.detach(), x * y
+    x, y = torch.randn(3, 3, requires_grad=True), torch.randn(3, 3)
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            row, own, part, turned, plain, _ = ours = compiled(f)(x, y)
+            theirs = f(x, y)
+        assert row._base is x and own._base is None and part._base is own and turned._base is y and plain._base is None
+        assert [(t.requires_grad, t.is_leaf) for t in ours] == [(t.requires_grad, t.is_leaf) for t in theirs]
+        assert own.data_ptr() == x.data_ptr() and torch.equal(part, x[1:]) and torch.equal(turned, y.t())
+
+
+def test_no_gradient_is_not_zero_and_zero_is_not_none():
+    def f(x, y, z):
+        unused = y * y
+        print(end="")           # `unused` crosses as a variable
+        return x * 2 + z.sign(), unused
+    x, y, z = (torch.randn(3, requires_grad=True) for _ in range(3))
+    compiled(f)(x, y, z)[0].sum().backward()
+    assert y.grad is None and torch.equal(z.grad, torch.zeros(3)) and torch.equal(x.grad, torch.full((3,), 2.0))
+
+
+def test_what_an_attribute_held_before_is_no_input_of_the_walk():
+    class Keeps(torch.nn.Module):
+        def forward(self, x):
+            self.kept = (x, x[0])
+            return x * x
+    run = compiled(Keeps())
+    for _ in range(3):
+        a = torch.randn(2, 3, requires_grad=True)
+        run(a * 2).sum().backward()
+        assert torch.allclose(a.grad, 8 * a)
+
+
+def test_writes_without_a_functional_form_run_plain():
+    def f(x, y):
+        x[1:].sub_(x[1:])
+        y[:, :2].t().mul_(2)
+        return x + y
+    x = torch.randn(2, 4)
+    for make in (lambda: torch.ones(2, 4, requires_grad=True), lambda: torch.ones(2, 4)):
+        own, their = x.t().contiguous().t(), x.t().contiguous().t()
+        outcomes = []
+        for call, given in ((compiled(f), own), (f, their)):
+            try:
+                outcomes.append(call(given, make()).tolist())
+            except RuntimeError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1] and torch.equal(own, their)
