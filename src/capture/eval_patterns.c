@@ -16,12 +16,24 @@ static int has_flag(cr_call_frame *f, unsigned long flag) {
 HANDLER(MATCH_MAPPING) { return (void)c, (void)i, has_flag(f, Py_TPFLAGS_MAPPING); }
 HANDLER(MATCH_SEQUENCE) { return (void)c, (void)i, has_flag(f, Py_TPFLAGS_SEQUENCE); }
 
+/* A name or key twice in a pattern is an error of its own, which CPython raises. */
+static int refuse_twice(cr_capture *c, PyObject *a, Py_ssize_t na, PyObject *b) {
+    PyObject *seen = PySet_New(NULL);
+    int failed = seen ? 0 : -1;
+    for (Py_ssize_t k = 0; !failed && k < na + PyTuple_GET_SIZE(b); k++)
+        failed = PySet_Add(seen, k < na ? PyTuple_GET_ITEM(a, k) : PyTuple_GET_ITEM(b, k - na));
+    if (!failed && PySet_GET_SIZE(seen) != na + PyTuple_GET_SIZE(b))
+        failed = cr_break(c, "a pattern has something twice");
+    Py_XDECREF(seen);
+    return failed;
+}
+
 /* Stack: the subject, the keys. On top: what it has under them, or None. */
 HANDLER(MATCH_KEYS) {
     (void)i;
     PyObject *keys = cr_peek(f, 1), *subject = cr_operand(c, cr_peek(f, 2)), *found = NULL;
     Py_ssize_t n = PyTuple_GET_SIZE(keys);
-    if (!subject) return -1;
+    if (!subject || refuse_twice(c, NULL, 0, keys)) return Py_XDECREF(subject), -1;
     if (!PyDict_CheckExact(subject)) {
         Py_DECREF(subject);
         return cr_break(c, "keys of an object of class %s are matched", class_of(cr_peek(f, 2))->tp_name);
@@ -72,6 +84,7 @@ static int match(cr_capture *c, cr_call_frame *f, PyObject *subject, PyObject *t
         if (PyList_Append(found, subject)) return -1;
     } else if (n) {
         if (!(positions = positional_names(c, f, type, n))) return -1;
+        if (refuse_twice(c, positions, n, names)) return Py_DECREF(positions), -1;
         for (Py_ssize_t k = 0; is == 1 && k < n; k++)
             is = take(c, f, subject, PyTuple_GET_ITEM(positions, k), found);
         Py_DECREF(positions);

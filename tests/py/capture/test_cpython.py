@@ -14,7 +14,7 @@ import cpython  # noqa: E402
 
 
 
-@pytest.mark.parametrize("name", ["test_with", "test_super", "test_unpack", "test_property"])
+@pytest.mark.parametrize("name", ["test_with", "test_super", "test_unpack", "test_property", "test_patma"])
 def test_own_tests(name):
     if not cpython.is_there(name):
         pytest.skip(f"this installation of Python does not have test.{name}")
