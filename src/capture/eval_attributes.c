@@ -434,6 +434,7 @@ int cr_get_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **
     *out = NULL;
     if (c->plain) return found(PyObject_GetAttr(value, name), out);
     if (Py_IS_TYPE(value, &cr_super_type)) return cr_super_attribute(c, value, name, out);
+    if (cr_is_signature(value)) return cr_signature_attribute(c, value, name, out);
     if (!cr_is_token(value)) return own_attribute(c, value, name, out);
     PyObject *real = cr_real(value);
     if (PyModule_CheckExact(real)) return module_attribute(c, value, name, out);

@@ -241,6 +241,8 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
     int ruled = cr_call_by_rule(c, f, token, args, nargs, kwnames);
     if (ruled != 1) return ruled;
     if (PyFunction_Check(real)) {
+        int signature = cr_call_signature(c, f, token, &(cr_arguments){ args, nargs, kwnames });
+        if (signature != 1) return signature;
         int foreign = cr_call_foreign(c, f, real, &(cr_arguments){ args, nargs, kwnames });
         if (foreign == 1) return cr_push_call(c, token, args, nargs, kwnames);
         PyObject *code = PyFunction_GET_CODE(real);

@@ -230,11 +230,15 @@ int cr_run_until(cr_capture *c, cr_call_frame *f);
 /* A call of a function about which the program has said what captures do with it. 1: it has not. (rules.c) */
 int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *kwnames);
-/* A call of a function with lru_cache: by the rule of the function inside, which alone promises what the cache has. */
-int cr_call_cached(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
 /* The same of a function in C that another one stands in for. */
 int cr_call_substituted(cr_capture *c, cr_call_frame *f, PyObject *builtin, PyObject *const *args, Py_ssize_t nargs,
                         PyObject *kwnames);
+/* A call of a function with lru_cache: by the rule of the function inside, which alone promises what the cache has. */
+int cr_call_cached(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
+/* inspect.signature() of a function (eval_signature.c). 1: it is another call. And an attribute of what it gives. */
+int cr_call_signature(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
+bool cr_is_signature(PyObject *value);
+int cr_signature_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out);
 bool cr_is_left_alone(PyObject *function); /* does the program say that no capture looks into it? */
 extern bool cr_has_substitutes; /* process: is there any for a function in C? */
 /* Where the program is: for messages (c->where, the first time), and for the nodes of the graph. (origins.c) */

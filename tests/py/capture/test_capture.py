@@ -788,3 +788,34 @@ def test_texts_made_here_are_keys():
     for end in ("y", "z", "y"):
         assert compiled(x, end).tolist() == f(x, end).tolist()
     assert compiled._counts()["plain"] == 0
+
+
+class Chunked:
+    def chunk(self, x, y, *rest, scale=1.0):
+        return x + y
+
+    def count(self, x):
+        parameters = inspect.signature(self.chunk).parameters
+        return x * len(parameters) + ("scale" in parameters) + ("self" in parameters)
+
+
+def test_how_many_arguments_a_function_takes():
+    compiled, chunked, x = compile(Chunked.count, fullgraph=True), Chunked(), cases.x()
+    assert compiled(chunked, x).tolist() == Chunked().count(x).tolist() == (x * 4 + 1).tolist()
+    chunked.chunk.__func__.__signature__ = inspect.signature(lambda self, other: None)
+    try:
+        assert compile(Chunked.count)(chunked, x).tolist() == x.tolist()
+    finally:
+        del chunked.chunk.__func__.__signature__
+    assert compiled(chunked, x).tolist() == (x * 4 + 1).tolist()
+
+
+def test_a_signature_that_is_kept_is_a_real_one():
+    def f(x, y=1):
+        return inspect.signature(f), inspect.signature(f).parameters, x + 1
+    signature, parameters, _ = compile(f)(cases.x())
+    assert signature == inspect.signature(f) and parameters == inspect.signature(f).parameters
+    assert compile(lambda x: (inspect.signature(f).parameters["y"].default, x))(cases.x())[0] == 1
+    assert compile(lambda x: (list(inspect.signature(f).parameters), x))(cases.x())[0] == ["x", "y"]
+    assert compile(lambda x: (bool(inspect.signature(f).parameters), x))(cases.x())[0] is True
+    assert compile(lambda x: (str(inspect.signature(f)), x))(cases.x())[0] == "(x, y=1)"
