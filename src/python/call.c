@@ -235,6 +235,43 @@ static PyObject *mark_requires_grad(PyObject *result) {
     return flagged;
 }
 
+static PyObject *override_name; /* process: "__cresset_function__", once it was asked for */
+
+/* The argument, or item of a list among them, whose class takes calls of ops over; borrowed. */
+static PyObject *find_override(PyObject *const *args, Py_ssize_t n) {
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (_PyType_Lookup(Py_TYPE(args[i]), override_name)) return args[i];
+        if (!PyList_Check(args[i]) && !PyTuple_Check(args[i])) continue;
+        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(args[i]); k++)
+            if (_PyType_Lookup(Py_TYPE(PySequence_Fast_GET_ITEM(args[i], k)), override_name))
+                return PySequence_Fast_GET_ITEM(args[i], k);
+    }
+    return NULL;
+}
+
+/* No overload takes the arguments: the class of one of them may have __cresset_function__(function, args, kwargs), as
+ * what stands for tensors while something is traced. Otherwise the TypeError stays. */
+static PyObject *overridden(PyObject *callable, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    if (!override_name && !(override_name = PyUnicode_InternFromString("__cresset_function__"))) return NULL;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace); /* looking an attribute up forgets it */
+    PyObject *owner = find_override(args, n + nkw);
+    PyErr_Restore(type, value, trace);
+    if (!owner) return NULL;
+    PyErr_Clear();
+    PyObject *positional = PyTuple_New(n), *kwargs = PyDict_New(), *result = NULL;
+    for (Py_ssize_t i = 0; positional && i < n; i++) PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; kwargs && i < nkw; i++)
+        if (PyDict_SetItem(kwargs, PyTuple_GET_ITEM(kwnames, i), args[n + i])) Py_CLEAR(kwargs);
+    if (positional && kwargs)
+        result = PyObject_CallMethodObjArgs((PyObject *)Py_TYPE(owner), override_name, callable, positional, kwargs,
+                                            NULL);
+    Py_XDECREF(positional);
+    Py_XDECREF(kwargs);
+    return result;
+}
+
 static PyObject *invoke(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
     python_call c;
     c.op = (cr_py_op *)callable;
@@ -275,6 +312,7 @@ static PyObject *invoke(PyObject *callable, PyObject *const *args, size_t nargsf
     if (c.requires_grad) result = mark_requires_grad(result);
 out:
     cr_py_frame_dispose(&c.frame);
+    if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) result = overridden(callable, args, n, kwnames);
     return result;
 }
 

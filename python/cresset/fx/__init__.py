@@ -2,7 +2,7 @@
 from cresset._lazy import names as _names
 
 _WHERE = {"Graph": "graph", "GraphModule": "graph_module", "Interpreter": "interpreter", "Node": "node",
-          "map_arg": "node"}
+          "map_arg": "node", **dict.fromkeys(("Proxy", "Tracer", "symbolic_trace"), "proxy")}
 __all__ = [*_WHERE, "experimental"]
 __getattr__, __dir__ = _names(globals(), _WHERE, {"convert", "experimental", "graph", "graph_module", "interpreter",
-                                                  "node"})
+                                                  "node", "proxy"})

@@ -1,4 +1,5 @@
 """Names that PyTorch programs import from `torch.fx.experimental`."""
-from cresset.fx.experimental import symbolic_shapes
+from cresset._lazy import names as _names
 
-__all__ = ["symbolic_shapes"]
+__all__ = ["proxy_tensor", "symbolic_shapes"]
+__getattr__, __dir__ = _names(globals(), {}, set(__all__))
