@@ -551,7 +551,7 @@ def test_ops_by_their_full_name_and_classes_of_functions():
 @pytest.mark.parametrize("name, whole", [
     ("mlp8", True), ("pointwise", True), ("resnet18", True), ("mobilenet", True), ("vit", True), ("convnext", True),
     ("gpt2", True), ("lstm", True),
-    ("bert", False),     # inspect.signature() in each layer
+    ("bert", True),
     ("llama", False),    # whole, unless torch._dynamo was imported, which replaces methods of modules
 ])
 def test_models(name, whole, bench_model):
