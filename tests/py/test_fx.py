@@ -291,3 +291,38 @@ def test_messages():
         g = fx.Graph()
         g.get_attr("w")
         fx.GraphModule({}, g)
+
+
+def test_open_numbers_in_an_edited_graph():
+    """Sizes and numbers that are inputs stay inputs."""
+    def backend(gm, example_inputs):
+        swap_relu(gm, aten.relu.default, aten.sin.default)
+        graphs.append(gm.to_graph())
+        return graphs[-1].run
+    graphs = []
+    compiled = cresset.compile(lambda x, n, v: x.relu() * n + v, backend=backend, fullgraph=True)
+    for n, v in ((3, 0.5), (4, 1.5), (5, 2.5), (9, -1.0)):
+        x = cresset.randn(n, 2)
+        assert same(compiled(x, n, v), x.sin() * n + v)
+    assert len(graphs) == 2
+
+
+def test_training_through_an_edited_graph():
+    def backend(gm, example_inputs):
+        swap_relu(gm, aten.relu.default, aten.sigmoid.default)
+        return gm
+    x = cresset.randn(4, 3, requires_grad=True)
+    twin = x.detach().clone().requires_grad_(True)
+    cresset.compile(lambda x: (x.relu() * x).sum(), backend=backend, fullgraph=True)(x).backward()
+    (twin.sigmoid() * twin).sum().backward()
+    assert same(x.grad, twin.grad)
+
+
+def test_compilers_ahead_of_time_edit_too():
+    from cresset._functorch.aot_autograd import aot_function
+
+    def compiler(gm, inputs):
+        seen.append(swap_relu(gm, aten.relu.default, aten.sigmoid.default))
+        return gm
+    seen = []
+    assert same(aot_function(lambda x: x.relu() + 1, compiler)(X), X.sigmoid() + 1) and seen == [1]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import cresset
 from cresset import _C
 from cresset._decomp import _record, get_decompositions
-from cresset.export.graph_view import GraphModule
+from cresset.fx.graph_module import GraphModule
 from cresset.utils._pytree import tree_flatten, tree_unflatten
 
 from . import config
@@ -160,7 +160,7 @@ class _Compilers:
             if compiler is nop and not self.table:
                 return None  # the interpreter, without a way through Python
             inputs = [graph._value(node["results"][0]["name"]) for node in graph.nodes if node["kind"] == "placeholder"]
-            return compiler(GraphModule(graph), inputs)
+            return compiler(GraphModule.from_graph(graph), inputs)
         finally:
             _now.number, _now.graphs = before
 

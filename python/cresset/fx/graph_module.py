@@ -40,10 +40,7 @@ class GraphModule(Module):
     nodes name."""
 
     def __init__(self, root: Any, graph: Graph, class_name: str = "GraphModule"):
-        super().__init__()
-        self.__dict__.update(_raw_graph=None, _raw_edits=-1, _graph=None, _class_name=class_name, _compiled=None,
-                             _code="")
-        self.meta: dict[str, Any] = {}
+        self._start(None, class_name)
         for node in graph.nodes:
             if node.op in ("get_attr", "call_module"):
                 self._copy_attribute(root, node.target)
@@ -51,6 +48,12 @@ class GraphModule(Module):
             self.training = root.training
             self.meta.update(getattr(root, "meta", {}))
         self.graph = graph
+
+    def _start(self, raw: _C.Graph | None, class_name: str) -> None:
+        super().__init__()
+        self.__dict__.update(_raw_graph=raw, _raw_edits=0, _graph=None, _class_name=class_name, _compiled=None,
+                             _code="")
+        self.meta: dict[str, Any] = {}
 
     def _copy_attribute(self, root: Any, target: str) -> None:
         if isinstance(root, dict):
@@ -64,8 +67,8 @@ class GraphModule(Module):
     @classmethod
     def from_graph(cls, graph: _C.Graph) -> GraphModule:
         """A module that runs a cresset.Graph, and shows its nodes."""
-        made = cls({}, Graph())
-        made.__dict__.update(_raw_graph=graph, _raw_edits=0, _graph=None, _compiled=None, _code="")
+        made = cls.__new__(cls)
+        made._start(graph, "GraphModule")
         for name, sub in graph._subgraphs():
             setattr(made, name, cls.from_graph(sub))
         return made
