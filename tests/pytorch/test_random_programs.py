@@ -92,3 +92,50 @@ def test_writes_without_a_functional_form_run_plain():
             except RuntimeError as error:
                 outcomes.append(str(error))
         assert outcomes[0] == outcomes[1] and torch.equal(own, their)
+
+
+def test_views_taken_without_gradients():
+    """In PyTorch they require grad and are leaves of their own."""
+    def f(x):
+        y = x * 2
+        with torch.no_grad():
+            row, part = x[0], y[0]
+        return row * 1, part, (y * 3).sum(), torch.nn.functional.dropout(y, 0.5, False)
+    for outer in (True, False):
+        seen = []
+        for call in (compiled(f), f):
+            x = torch.ones(2, 3, requires_grad=True)
+            with torch.set_grad_enabled(outer):
+                results = call(x)
+            if outer:
+                sum(t.sum() for t in results if t.requires_grad).backward()
+            seen.append(([(t.requires_grad, t.is_leaf) for t in results], None if x.grad is None else x.grad.tolist()))
+        assert seen[0] == seen[1]
+
+
+def test_versions_of_what_a_program_made():
+    def f(x):
+        y = x * 2
+        y.add_(1)
+        y[0].mul_(3)
+        z = y.exp()
+        return y, z, y._version
+    for x in (torch.ones(2, 2), torch.ones(2, 2, requires_grad=True)):
+        y, z, version = compiled(f)(x)
+        assert (y._version, z._version, version) == (2, 0, 2)
+        if x.requires_grad:
+            z.sum().backward()
+            assert torch.equal(x.grad, torch.autograd.grad(f(x)[1].sum(), x)[0])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_graph_without_a_walk_back_runs_plain():
+    kind, told = programs.check(1077)
+    assert told is None, told
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", [854, 1139, 1569])
+def test_programs_that_once_differed(seed):
+    kind, told = programs.check(seed)
+    assert told is None, told

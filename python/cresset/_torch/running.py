@@ -23,9 +23,12 @@ class Shape:
         self.outputs: list[str | None] = []
         self.written: dict[str, int] = {}      # memory -> how often it is written
         self.made: dict[str, dict[str, Any]] = {}   # value -> the node that gives it
+        self.loud: set[str] = set()            # values that nodes use which were recorded with gradients on
         for node in graph.nodes:
             if node["kind"] == "output":
                 self.outputs = [arg.get("as_value") for arg in node["args"]]
+            elif not node["no_grad"]:
+                self.loud.update(_values(node["args"]))
             for result in node["results"]:
                 self.values[result["name"]] = result
                 self.made[result["name"]] = node
@@ -49,8 +52,18 @@ class Shape:
         while self.values[name]["of"]:
             if self.made[name]["target"] == "aten.detach":
                 return name
-            name = self.made[name]["args"][0]["arg"]["as_value"]  # views have one parent, their first argument
+            memory = self.memory(name)
+            name = next((n for n in _values(self.made[name]["args"]) if self.memory(n) == memory), memory)
         return None
+
+
+def _values(arg: Any) -> list[str]:
+    """Values in arguments, lists of them included."""
+    if isinstance(arg, list):
+        return [name for item in arg for name in _values(item)]
+    if not isinstance(arg, dict):
+        return []
+    return [arg["as_value"]] if arg.get("as_value") is not None else [n for v in arg.values() for n in _values(v)]
 
 
 def _is_fixed(meta: dict[str, Any]) -> bool:
@@ -89,6 +102,7 @@ class Plan:
         self.shape = shape = Shape(graph)
         self.given = len(shape.outputs)  # what the program gets; behind it, what some of that are views of
         self._check_kinds()
+        self._check_quiet_views(examples, records)
         roots = self._shared_roots()
         if roots:
             graph = _C._graph_giving(graph, roots)
@@ -108,6 +122,8 @@ class Plan:
             self.live = set(_C._differentiate(self.graph, wrt, None)[3])
         self.kept: list[int] = []       # outputs of the functional graph that are the code's results
         self.outputs = [self._output(k) for k in range(self.given)]
+        written = [(k, shape.written.get(shape.memory(shape.outputs[at]), 0)) for k, at in enumerate(self.kept)]
+        self.result_bumps = [(k, n) for k, n in written if n]
         self.new_values = [self._keep(len(shape.outputs) + k) for k in range(len(self.mutated))]
         # versions go up as often as the program writes; statistics of batch norm are written without
         self.bumps = [shape.written.get(shape.inputs[i], 0) for i in self.mutated]
@@ -119,6 +135,17 @@ class Plan:
         for name in self.shape.outputs:
             if name is None or self.shape.values[name]["type"] != "tensor":
                 raise NotImplementedError("an output of the graph is no tensor")
+
+    def _check_quiet_views(self, examples: tuple[Any, ...], records: bool) -> None:
+        """A view taken under no_grad() of what has a history requires grad in PyTorch and is a leaf of its own. Only
+        such views of inputs are taken again, and only where nothing with gradients uses them."""
+        shape = self.shape
+        still = {n for n, t in zip(shape.inputs, examples) if not isinstance(t, torch.Tensor) or not t.requires_grad}
+        quiet = [n for n, made in shape.made.items() if records and made["no_grad"] and shape.values[n]["of"]
+                 and not shape.values[n].get("writes") and shape.memory(n) not in still and not shape.detached(n)]
+        for name in quiet:
+            if name in shape.loud or (name in shape.outputs and shape.memory(name) not in shape.inputs):
+                raise NotImplementedError("a view taken under no_grad() is used where gradients are recorded")
 
     def _shared_roots(self) -> tuple[str, ...]:
         """Memory that several outputs are views of, and that is no output itself."""
@@ -183,7 +210,9 @@ class Plan:
 
     def is_plain(self) -> bool:
         """Are the code's results the outputs?"""
-        return not self.mutated and self.outputs == [("result", k) for k in range(len(self.kept))]
+        if self.mutated or self.result_bumps:
+            return False
+        return self.outputs == [("result", k) for k in range(len(self.kept))]
 
 
 def _take(base: torch.Tensor, place: tuple[Any, ...]) -> torch.Tensor:
@@ -236,6 +265,13 @@ def _write(plan: Plan, inputs: Any, results: Any) -> None:
             torch.autograd.graph.increment_version(inputs[i])
 
 
+def _count_writes(plan: Plan, results: Any) -> None:
+    """What the program made and then wrote to has the version that it has in PyTorch."""
+    for k, n in plan.result_bumps:
+        for _ in range(n):
+            torch.autograd.graph.increment_version(results[k])
+
+
 def _with_epilogue(plan: Plan, code: Any) -> Any:
     take = _views(plan)
 
@@ -243,6 +279,7 @@ def _with_epilogue(plan: Plan, code: Any) -> Any:
         if plan.mutated:
             _may_write(plan, inputs)
         results = code(*inputs)
+        _count_writes(plan, results)
         if plan.mutated:
             _write(plan, inputs, results)
         return take(inputs, results)
@@ -342,6 +379,8 @@ def _make_function(t: Training) -> Any:
         @staticmethod
         def forward(ctx: Any, inputs: Any, *wanted: Any) -> Any:  # unused wanted: torch's engine reads them
             given = code(*inputs)
+            if plan.result_bumps:
+                _count_writes(plan, given)
             if saved_of:
                 ctx.save_for_backward(*[
                     (inputs[at].clone() if at in mutated else inputs[at]) if is_input else given[at]
@@ -409,6 +448,8 @@ def build(graph: Any, examples: tuple[Any, ...], records: bool, native: bool) ->
         if plan.wanted and plan.live & set(plan.kept):
             return _with_gradients(plan)
         code = plan.inference()
-    except ValueError as error:
+    except NotImplementedError:
+        raise
+    except (ValueError, RuntimeError) as error:
         raise NotImplementedError(f"the graph cannot be made code: {error}") from None
     return code if plan.is_plain() else _with_epilogue(plan, code)
