@@ -100,7 +100,7 @@ BREAKS = ["print('value', {a}.shape)", "print(round({a}.sum().item(), 3) + 0.0)"
           "{v} = {a} * len(locals())", "{v} = {a} + {b}.nonzero().shape[0]", "{v} = {a} * (id({a}) == id({b}))",
           "{v} = {a} + {a}._version", "{v} = {a} if {a}.is_leaf else {b} * 1"]
 RAISES = ["{a}.view(-1, 3)[0, 9]", "raise ValueError({a}.shape[0])", "{a} @ {b}", "self.missing", "[][{a}.shape[0]]",
-          "assert {a}.sum() > 0", "{a}.reshape(7, 11)"]
+          "assert {a}.sum() > 0.01", "{a}.reshape(7, 11)"]
 SHOWS = ["{a}", "{a}[0]", "{a}.t()", "{a}.view(-1)", "{a}[:, 1:]", "{a}.detach()", "{a} * 2", "{a}.sum()",
          "{a}.argmax(1)", "{a}.split(1)[0]", "{a}.chunk(2, 1)", "{{'k': {a}, 'l': {a}.unsqueeze(1)}}", "{a}.unbind(1)",
          "{a}.shape", "{a}.T", "self.buf", "self.w", "self.calls", "self.kept", "{a}.max(1)", "{a}.requires_grad",
@@ -175,7 +175,7 @@ class Program:
         if kind < 0.95:
             return [self.fill("if {a}.shape[0] > 2:"), *inside]
         if kind < 0.97 and self.breaks:
-            return [self.fill("if {a}.sum() > 0:"), *inside]
+            return [self.fill("if {a}.sum() > 0.01:"), *inside]
         if kind < 0.985:
             return ["try:", *inside, "    " + self.fill(choice.choice(RAISES)),
                     "except (ValueError, IndexError, RuntimeError):", "    " + self.simple(deep + 1)]

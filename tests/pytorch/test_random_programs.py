@@ -139,3 +139,23 @@ def test_a_graph_without_a_walk_back_runs_plain():
 def test_programs_that_once_differed(seed):
     kind, told = programs.check(seed)
     assert told is None, told
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_what_was_written_keeps_its_strides(backend):
+    def f(x):
+        y = x.sort(1).values
+        y[0].mul_(2)
+        z = x * 1
+        z[:, 1].add_(y[:, 0])
+        return y, z, z[1:]
+    for grad in (False, True):
+        run = cresset.compile(f, backend=backend)
+        for _ in range(2):
+            x = torch.randn(4, 3).t().requires_grad_(grad)
+            for a, b in zip(run(x), f(x)):
+                assert a.stride() == b.stride() and torch.allclose(a, b)
+            ours, theirs = (torch.autograd.grad(sum(t.square().sum() for t in g(x)), x)[0] if grad else x
+                            for g in (run, f))
+            assert torch.allclose(ours, theirs)
+            run._wait()

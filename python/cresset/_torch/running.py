@@ -203,7 +203,10 @@ class Plan:
     # ---- code ----
 
     def results(self, shape: Shape) -> list[tuple[Any, ...]]:
-        return [_new(at, shape.values[shape.outputs[at]]["meta"]) for at in self.kept]
+        """Laid out as the program has them: the functional form of a write may lay them out otherwise."""
+        own = self.shape
+        return [_new(at, own.values[own.outputs[at]]["meta"] if at < len(own.outputs)
+                     else shape.values[shape.outputs[at]]["meta"]) for at in self.kept]
 
     def inference(self) -> Any:
         return _compile(self.graph, len(self.shape.inputs), self.results(self.functional), self.native, self.mutated)
