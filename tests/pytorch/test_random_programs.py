@@ -142,20 +142,15 @@ def test_programs_that_once_differed(seed):
 
 
 @pytest.mark.parametrize("backend", ["eager", "native"])
-def test_what_was_written_keeps_its_strides(backend):
+def test_what_is_made_of_a_written_input_keeps_its_strides(backend):
     def f(x):
-        y = x.sort(1).values
-        y[0].mul_(2)
-        z = x * 1
-        z[:, 1].add_(y[:, 0])
-        return y, z, z[1:]
-    for grad in (False, True):
-        run = cresset.compile(f, backend=backend)
-        for _ in range(2):
-            x = torch.randn(4, 3).t().requires_grad_(grad)
-            for a, b in zip(run(x), f(x)):
-                assert a.stride() == b.stride() and torch.allclose(a, b)
-            ours, theirs = (torch.autograd.grad(sum(t.square().sum() for t in g(x)), x)[0] if grad else x
-                            for g in (run, f))
-            assert torch.allclose(ours, theirs)
-            run._wait()
+        x.masked_fill_(x > 0, 0.25)
+        return x * 1, x.sort(1).values
+    run = cresset.compile(f, backend=backend)
+    for _ in range(2):
+        x = torch.randn(4, 3).t()
+        other = x.clone()
+        for a, b in zip(run(x), f(other)):
+            assert a.stride() == b.stride() == (1, 3) and torch.equal(a, b)
+        assert torch.equal(x, other)
+        run._wait()
