@@ -53,8 +53,34 @@ static cr_status map_arg(cutter *c, const cr_arg *from, cr_arg *to) {
     return CR_OK;
 }
 
+cr_status cr__cut_values(const cr_graph *from, const cr_node *node, cr_graph *to, const cr_arg *map, cr_value **out) {
+    cr_value *values = *out = cr_graph_alloc(to, (node->nvalues + 1u) * sizeof *values);
+    if (!values) return CR_ENOMEM;
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        uint32_t shown = cr__value_shows(from, node->first + i);
+        values[i] = *cr_graph_value(from, node->first + i);
+        if (shown == CR_NO_VALUE || map[shown].kind != CR_ARG_VALUE) continue;
+        cr_meta *meta = cr_graph_alloc(to, sizeof *meta);
+        if (!meta) return CR_ENOMEM;
+        cr_meta_copy(meta, values[i].meta);
+        meta->storage = cr_graph_value(to, (uint32_t)map[shown].u.i)->meta->storage;
+        values[i].meta = meta;
+    }
+    return CR_OK;
+}
+
+cr_status cr__cut_placeholder(cr_graph *to, const cr_value *value, uint32_t *made) {
+    cr_meta meta;
+    if (value->type != CR_T_TENSOR)
+        return cr_graph_placeholder_number(to, value->name, (cr_type)value->type, value->expr, made);
+    cr_meta_copy(&meta, value->meta);
+    meta.storage = 0;
+    return cr_graph_placeholder(to, value->name, &meta, made);
+}
+
 static cr_status copy_node(cutter *c, const cr_node *node) {
     cr_arg args[CR_MAX_PARAMS];
+    cr_value *values;
     uint32_t id;
     if (node->kind == CR_NODE_GET_ATTR) {
         if (!cr_graph_constant(c->to, node->target))
@@ -65,7 +91,8 @@ static cr_status copy_node(cutter *c, const cr_node *node) {
     }
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(c, &node->args[i], &args[i]));
     CR_TRY(cr_graph_set_origin(c->to, &node->origin));
-    CR_TRY(cr_graph_call_with(c->to, node->op, args, cr_graph_value(c->from, node->first), node->nvalues, &id));
+    CR_TRY(cr__cut_values(c->from, node, c->to, c->map, &values));
+    CR_TRY(cr_graph_call_with(c->to, node->op, args, values, node->nvalues, &id));
     for (uint32_t i = 0; i < node->nvalues; i++)
         if (c->map[node->first + i].kind == CR_ARG_NONE)
             c->map[node->first + i] = cr__value_arg(c->to, cr_graph_node(c->to, id)->first + i);
@@ -73,11 +100,8 @@ static cr_status copy_node(cutter *c, const cr_node *node) {
 }
 
 static cr_status add_placeholder(cutter *c, uint32_t v) {
-    const cr_value *value = cr_graph_value(c->from, v);
     uint32_t made;
-    CR_TRY(value->type == CR_T_TENSOR
-               ? cr_graph_placeholder(c->to, value->name, value->meta, &made)
-               : cr_graph_placeholder_number(c->to, value->name, (cr_type)value->type, value->expr, &made));
+    CR_TRY(cr__cut_placeholder(c->to, cr_graph_value(c->from, v), &made));
     c->map[v] = cr__value_arg(c->to, made);
     return CR_OK;
 }
@@ -319,19 +343,6 @@ cr_status cr__cut_complete(const cr_joint *j, bool *saved) {
 
 static void mark_result(void *user, uint32_t v) { ((bool *)user)[v] = true; }
 
-/* The value whose memory the view shows; CR_NO_VALUE: none. */
-static uint32_t shown_by(const cr_graph *g, uint32_t view) {
-    const cr_node *node = cr_graph_node(g, cr_graph_value(g, view)->node);
-    const cr_meta *meta = cr_graph_value(g, view)->meta;
-    if (node->kind != CR_NODE_CALL || !meta || !cr__value_is_view(g, view)) return CR_NO_VALUE;
-    for (uint16_t i = 0; i < node->nargs; i++) {
-        const cr_arg *arg = &node->args[i];
-        const cr_meta *of = arg->kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)arg->u.i)->meta : NULL;
-        if (of && of->storage == meta->storage) return (uint32_t)arg->u.i;
-    }
-    return CR_NO_VALUE;
-}
-
 /* Views of what is there anyway, primals and results, are taken again instead of being saved: they cost nothing, and a
  * later write to what they show is a write to what was saved. */
 static cr_status save_roots(const cr_joint *j, bool *saved) {
@@ -344,7 +355,7 @@ static cr_status save_roots(const cr_joint *j, bool *saved) {
     for (uint32_t v = 0; v < n; v++) {
         uint32_t root = v;
         if (!saved[v]) continue;
-        for (uint32_t of = v; of != CR_NO_VALUE; of = shown_by(g, of)) root = of;
+        for (uint32_t of = v; of != CR_NO_VALUE; of = cr__value_shows(g, of)) root = of;
         bool primal = cr_graph_node(g, cr_graph_value(g, root)->node)->kind == CR_NODE_PLACEHOLDER;
         if (root == v || (!primal && !there[root])) continue;
         saved[v] = false;

@@ -21,6 +21,12 @@ CR_NODISCARD cr_status cr__cut_forward(const cr_joint *j, const bool *saved, cr_
 /* (saved numbers, saved tensors, tangents) -> one gradient per primal, NONE where none is due. CR_EVALUE: it needs a
  * value that was neither saved nor can be computed again. */
 CR_NODISCARD cr_status cr__cut_backward(const cr_joint *j, const bool *saved, cr_graph **out);
+/* An input of a part, in a memory of its own: two that shared one in the joint graph need not when the part runs, code
+ * that was made of the other part gives them apart. */
+CR_NODISCARD cr_status cr__cut_placeholder(cr_graph *to, const cr_value *value, uint32_t *made);
+/* The node's values as they are in `to`: views lie in the memory of what they show there. map: per value of `from`. */
+CR_NODISCARD cr_status cr__cut_values(const cr_graph *from, const cr_node *node, cr_graph *to, const cr_arg *map,
+                                      cr_value **out);
 /* Sets the bits of the forward part's values that gradients are computed from; with `metas`, of those too whose sizes
  * alone are read. */
 CR_NODISCARD cr_status cr__cut_reads(const cr_joint *j, bool metas, bool *reads);

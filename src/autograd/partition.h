@@ -76,7 +76,8 @@ typedef struct cr_price {
 } cr_price;
 void cr__node_price(const cr_graph *g, const cr_node *node, cr_price *out);
 int64_t cr__value_bytes(const cr_graph *g, uint32_t value); /* of its own memory; numbers have 8 */
-/* The value shares the memory of an argument of its node. */
+/* The argument of its node whose memory the value shares; CR_NO_VALUE: it has its own. */
+uint32_t cr__value_shows(const cr_graph *g, uint32_t value);
 bool cr__value_is_view(const cr_graph *g, uint32_t value);
 
 /* mincut.c: the largest flow through a network, and the smallest cut. Caller-owned. */

@@ -3,7 +3,7 @@
  * The forward part keeps the joint graph's order. The backward part computes a value again right before the first node
  * that reads it, so that what is computed again is not all there at once. A symbol that sizes of the backward part
  * mention and that none of its inputs shows is handed over as one more number. */
-#include "autograd/partition.h"
+#include "autograd/cut.h"
 #include "graph/writes.h"
 
 typedef CR_VEC(uint32_t) ids;
@@ -67,10 +67,10 @@ static cr_status copy_node(builder *b, uint32_t id) {
     uint32_t made;
     if (node->kind == CR_NODE_GET_ATTR) return copy_attr(b, node);
     cr_arg *args = cr_arena_alloc(&b->arena, (node->nargs + 1u) * sizeof *args);
-    cr_value *values = cr_arena_alloc(&b->arena, (node->nvalues + 1) * sizeof *values);
-    if (!args || !values) return CR_ENOMEM;
+    cr_value *values;
+    if (!args) return CR_ENOMEM;
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(b, &node->args[i], &args[i]));
-    for (uint32_t i = 0; i < node->nvalues; i++) values[i] = *cr_graph_value(b->from, node->first + i);
+    CR_TRY(cr__cut_values(b->from, node, b->to, b->map, &values));
     CR_TRY(cr_graph_set_origin(b->to, &node->origin));
     CR_TRY(cr_graph_call_with(b->to, node->op, args, values, node->nvalues, &made));
     if (node->target) CR_TRY(cr_graph_set_target(b->to, made, node->target));
@@ -81,10 +81,8 @@ static cr_status copy_node(builder *b, uint32_t id) {
 }
 
 static cr_status add_placeholder(builder *b, uint32_t value) {
-    const cr_value *v = cr_graph_value(b->from, value);
     uint32_t made;
-    CR_TRY(v->type == CR_T_TENSOR ? cr_graph_placeholder(b->to, v->name, v->meta, &made)
-                                  : cr_graph_placeholder_number(b->to, v->name, (cr_type)v->type, v->expr, &made));
+    CR_TRY(cr__cut_placeholder(b->to, cr_graph_value(b->from, value), &made));
     b->map[value] = value_arg(b->to, made);
     return CR_OK;
 }

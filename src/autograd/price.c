@@ -52,23 +52,25 @@ int64_t cr__value_bytes(const cr_graph *g, uint32_t value) {
 typedef struct search {
     const cr_graph *g;
     uint64_t storage;
-    bool found;
+    uint32_t found;
 } search;
 
 static void see_storage(void *user, uint32_t value) {
     search *s = user;
     const cr_meta *m = cr_graph_value(s->g, value)->meta;
-    s->found |= m && m->storage == s->storage;
+    if (s->found == CR_NO_VALUE && m && m->storage == s->storage) s->found = value;
 }
 
-bool cr__value_is_view(const cr_graph *g, uint32_t value) {
+uint32_t cr__value_shows(const cr_graph *g, uint32_t value) {
     const cr_value *v = cr_graph_value(g, value);
     const cr_node *node = cr_graph_node(g, v->node);
-    if (node->kind != CR_NODE_CALL || !v->meta || !v->meta->storage) return false;
-    search s = { g, v->meta->storage, false };
+    if (node->kind != CR_NODE_CALL || !v->meta || !v->meta->storage) return CR_NO_VALUE;
+    search s = { g, v->meta->storage, CR_NO_VALUE };
     cr_args_visit_values(node->args, node->nargs, see_storage, &s);
     return s.found;
 }
+
+bool cr__value_is_view(const cr_graph *g, uint32_t value) { return cr__value_shows(g, value) != CR_NO_VALUE; }
 
 /* ---- FLOPs ---- */
 

@@ -538,6 +538,31 @@ def test_numbers_that_come_before_their_symbols():
     assert aot_programs.check(torch, cresset, 1056, ["native"]) == []
 
 
+SAVED_TWICE = {
+    "a value and the size of a view": lambda m, x: m.cat([x[:1], x.tanh()[1:]], 0) * 2,
+    "a value and its view": lambda m, x: x.tanh()[1:].sin() * x[1:],
+    "two views": lambda m, x: (lambda y: y[1:].sin() * y[:-1].exp())(x * 2),
+    "a view and the view of another": lambda m, x: (lambda y: y[1:].sin() + y.t()[0, 1:].cos()[:, None])(x.tanh()),
+    "views of a list": lambda m, x: (lambda a, b: a.sin() * b.t().exp())(*m.broadcast_tensors(x.tanh()[1:, :1],
+                                                                                            x.exp()[:1, 1:])),
+}
+
+
+@pytest.mark.parametrize("partition", [default_partition, min_cut_rematerialization_partition])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", SAVED_TWICE)
+def test_saved_tensors_that_share_memory_may_come_apart(name, dynamic, partition):
+    def walk(m, x, door):
+        leaf = x.clone().requires_grad_()
+        made = door(lambda x: SAVED_TWICE[name](m, x))(leaf)
+        made.sum().backward()
+        return made, leaf.grad
+
+    x = numbers(3, 3)
+    mine = walk(cresset, ours(x), lambda f: aot_function(f, "native", partition_fn=partition, dynamic=dynamic))
+    assert all(close(a, b) for a, b in zip(mine, walk(torch, x, lambda f: f)))
+
+
 def test_random_programs():
     """A sample of `./dev test --full aot`."""
     warnings.simplefilter("ignore")
