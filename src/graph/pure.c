@@ -34,5 +34,6 @@ static bool sizes_known(const cr_graph *g, const cr_node *node) {
 bool cr_node_is_pure(const cr_graph *g, const cr_node *node) {
     if (cr_node_writes(node)) return false;
     if (cr_op_draws(node->op, node->args)) return false;
-    return is_pure(node->op, 0) || (is_pure(node->op, CR_TAG_DATA_DEPENDENT) && sizes_known(g, node));
+    uint32_t allowed = CR_TAG_RANDOM; /* this call draws nothing */
+    return is_pure(node->op, allowed) || (is_pure(node->op, allowed | CR_TAG_DATA_DEPENDENT) && sizes_known(g, node));
 }

@@ -179,8 +179,10 @@ static cr_arg out_dtype(const cr_op *op, const cr_arg *args) {
 
 bool cr_op_draws(const cr_op *op, const cr_arg *args) {
     const cr_schema *s = &op->base->schema;
-    uint8_t p = op->base->row ? op->base->row->draws_arg : 0;
-    if ((op->tags | op->base->tags) & CR_TAG_RANDOM) return true;
+    const cr_row *row = op->base->row;
+    bool drops = row && row->role == CR_ROLE_DROPOUT; /* (input, p, train): one that drops nothing draws nothing */
+    uint8_t p = drops ? 2 : row ? row->draws_arg : 0;
+    if (!drops && ((op->tags | op->base->tags) & CR_TAG_RANDOM)) return true;
     if (!p) return false;
     const cr_arg *share = &args[p - 1];
     bool nothing = share->kind == CR_ARG_FLOAT ? share->u.f == 0 : share->kind == CR_ARG_INT && !share->u.i;

@@ -96,7 +96,7 @@ enum {
     CR_TAG_STATISTICS = 1 << 17, /* writes arguments 3 and 4 while 5 is true, though the schema does not say so
                                   * (batch_norm) */
     CR_TAG_METADATA = 1 << 18,   /* changes only metas of its first argument (resize_); .shape gives the new one */
-    CR_TAG_RANDOM = 1 << 19,     /* draws from a generator, whatever the arguments: ask cr_op_draws of a call */
+    CR_TAG_RANDOM = 1 << 19,     /* draws from a generator, for some arguments at least: ask cr_op_draws of a call */
     CR_TAG_ASSERT = 1 << 20,     /* has an effect: never dead code */
 
     /* Its arguments, and its in-place and out forms. */

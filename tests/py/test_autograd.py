@@ -46,6 +46,7 @@ PROGRAMS = {
     "broadcast": lambda m, x, y: (x[:, :1] * y[0] + y.sum(0, keepdim=True)).tanh().sum(),
     "product": lambda m, x, y: (x @ y.t()).softmax(-1).max(1)[0].sum(),
     "lists": lambda m, x, y: m.cat([x, y.flip(0), x], 1).split([2, 5, 2], 1)[1].square().sum(),
+    "empty list item": lambda m, x, y: m.cat([x[:0].reshape(0), x, x[:0, 0], y], 1).sin().sum(),
     "unbind": lambda m, x, y: sum(a * b for a, b in zip(x.unbind(0), y.unbind(1))).prod(),
     "where": lambda m, x, y: m.where(x > 0, x * y, x.abs()).std(),
     "views": lambda m, x, y: x.t().reshape(-1)[1:5].view(2, 2).expand(3, 2, 2).sum() * y.diagonal().sum(),

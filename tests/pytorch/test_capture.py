@@ -548,6 +548,66 @@ def test_ops_by_their_full_name_and_classes_of_functions():
     assert_whole(run)
 
 
+def written_by_mask(x, y, mask):
+    z = x * 1
+    z[mask] = y[mask] * 2
+    return z
+
+
+def gradients_of(function, *args):
+    args = [a.detach().clone().requires_grad_(a.is_floating_point()) for a in args]
+    function(*args).sum().backward()
+    return [a.grad for a in args]
+
+
+def test_what_cannot_be_differentiated_runs_plain():
+    args = torch.randn(5), torch.randn(5), torch.tensor([True, False, True, True, False])
+    run = compiled(written_by_mask, backend="native")
+    for _ in range(2):
+        assert_same(gradients_of(run, *args), gradients_of(written_by_mask, *args))
+    assert "the graph cannot be made code: the derivative of %index_put_" in report(run)[0]["reason"]
+    with pytest.raises(cresset._dynamo.exc.Unsupported, match="the derivative of %index_put_(.|\n)*fullgraph=True"):
+        gradients_of(compiled(written_by_mask, backend="native", fullgraph=True), *args)
+
+
+def test_any_refusal_runs_plain(monkeypatch):
+    from cresset._torch import running
+
+    def refuse(*args):
+        raise KeyError("no such value")
+    monkeypatch.setattr(running, "Training", refuse)
+    x = torch.randn(3)
+    run = compiled(lambda x: x.sin() * x, backend="native")
+    assert_same(gradients_of(run, x), gradients_of(lambda x: x.sin() * x, x))
+    assert report(run)[0]["reason"] == "the graph cannot be made code: 'no such value'"
+
+
+@pytest.mark.parametrize("p, train", [(0.5, False), (0.0, True)])
+def test_a_dropout_that_drops_nothing_before_a_product(p, train):
+    def f(x, w):
+        return torch.dropout(x, p, train) @ w
+    x, w = torch.randn(3, 4), torch.randn(4, 5, requires_grad=True)
+    run = compiled(f, backend="native", fullgraph=True)
+    for _ in range(2):
+        w.grad = None
+        run(x, w).sum().backward()
+        torch.testing.assert_close(w.grad, x.sum(0)[:, None].expand(4, 5))
+        run._wait()
+    assert_whole(run)
+    assert report(run)[0]["tier"] == "native"
+
+
+def test_the_empty_tensor_of_a_cache_in_cat():
+    def f(empty, x):
+        return torch.cat([empty, x], 2).sin()
+    empty, x = torch.zeros(0), torch.randn(2, 4, 3, 8)
+    run = compiled(f, backend="native", fullgraph=True)
+    ours, theirs = gradients_of(run, empty, x), gradients_of(f, empty, x)
+    assert ours[0].shape == theirs[0].shape == (0,)
+    torch.testing.assert_close(ours[1], theirs[1])
+    assert_whole(run)
+
+
 @pytest.mark.parametrize("name, whole", [
     ("mlp8", True), ("pointwise", True), ("resnet18", True), ("mobilenet", True), ("vit", True), ("convnext", True),
     ("gpt2", True), ("lstm", True),

@@ -451,8 +451,8 @@ def build(graph: Any, examples: tuple[Any, ...], records: bool, native: bool) ->
         if plan.wanted and plan.live & set(plan.kept):
             return _with_gradients(plan)
         code = plan.inference()
-    except NotImplementedError:
+    except (NotImplementedError, MemoryError):
         raise
-    except (ValueError, RuntimeError) as error:
+    except Exception as error:  # whatever refuses the graph: the program itself is not at fault
         raise NotImplementedError(f"the graph cannot be made code: {error}") from None
     return code if plan.is_plain() else _with_epilogue(plan, code)

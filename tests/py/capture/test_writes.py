@@ -303,3 +303,18 @@ def test_memory_stays(backend):
         x.zero_()
     gc.collect()
     assert len(gc.get_objects()) - before < 50
+
+
+def test_a_write_that_is_not_differentiated_ahead_of_time():
+    def f(x, y, mask):
+        z = x * 1
+        z[mask] = y[mask] * 2
+        return z
+    x, y = (cresset.randn(4, requires_grad=True) for _ in range(2))
+    mask = cresset.tensor([True, False, True, True])
+    compiled = cresset.compile(f)
+    for _ in range(2):
+        x.grad = y.grad = None
+        compiled(x, y, mask).sum().backward()
+        assert x.grad.tolist() == [0, 1, 0, 0] and y.grad.tolist() == [2, 0, 2, 2]
+    assert compiled._entries()[0]["tier"] == "interpreted"
