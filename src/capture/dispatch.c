@@ -14,9 +14,10 @@ cr_switches cr_capture_switches;
 bool cr_capture_timed;
 cr_stance cr_capture_stance;
 static _Thread_local int plain_depth, run_only_depth;
-static _Thread_local bool capturing;
+/* What the program is told when it asks whether it is captured, and whether it has asked in this evaluation. */
+static _Thread_local bool capturing, asked;
 
-bool cr_is_capturing(void) { return capturing; }
+bool cr_is_capturing(void) { return asked = true, capturing; }
 void cr_plain_begin(void) { plain_depth++; }
 void cr_plain_end(void) { plain_depth--; }
 void cr_run_only_begin(void) { run_only_depth++; }
@@ -182,6 +183,7 @@ static int evaluate(cr_capture *c, const request *r, long stop, bool settles) {
     c->dynamic = r->d->dynamic;
     c->history = c->dynamic ? &r->cache->history : NULL;
     c->settles = settles;
+    asked = false;
     cr_trace_begin(c->trace, true);
     int failed = begin(c, r) || cr_evaluate(c);
     cr_trace_end(c->trace);
@@ -195,7 +197,7 @@ static int evaluate(cr_capture *c, const request *r, long stop, bool settles) {
 static int evaluate_again(cr_capture *c, const request *r) {
     PyObject *reason = c->reason, *where = c->where;
     long stop = c->steps - 1;
-    bool runaway = c->left <= 0, settles = c->settles;
+    bool runaway = c->left <= 0, settles = c->settles, raises = c->raises;
     c->reason = c->where = NULL;
     if (r->d->unsupported == Py_None && stop >= 0 && !runaway) {
         cr_capture_dispose(c);
@@ -203,6 +205,7 @@ static int evaluate_again(cr_capture *c, const request *r) {
     }
     Py_XSETREF(c->reason, reason);
     Py_XSETREF(c->where, where);
+    c->raises = raises;
     return 0;
 }
 
@@ -225,6 +228,17 @@ static int evaluate_all(cr_capture *c, const request *r, bool settles) {
         }
     }
     return c->reason && c->steps != c->stop + 1 ? evaluate_again(c, r) : 0;
+}
+
+/* A program that was told that it is captured may raise for that alone, where it would not if it ran plain: it takes
+ * another way, which needs what only that way gives. Then it is told what plain Python tells it. */
+static int evaluate_told(cr_capture *c, const request *r, bool settles) {
+    capturing = true;
+    if (evaluate_all(c, r, settles)) return -1;
+    if (!c->raises || !asked) return 0;
+    cr_capture_dispose(c);
+    capturing = false;
+    return evaluate_all(c, r, settles);
 }
 
 /* The entry of what the first `stop` instructions do, with the reason why the whole is none. NULL: exception. */
@@ -270,11 +284,13 @@ static cr_entry *capture(const request *r, bool settles) {
     cr_entry *e = NULL;
     cr_frontends_look();
     bool collects = PyGC_Disable(); /* a finalizer's ops would be recorded */
-    r->cache->capturing = capturing = true;
-    if (!evaluate_all(&c, r, settles))
+    bool outer = capturing, outer_asked = asked; /* a function that a capture runs for real may be compiled, too */
+    r->cache->capturing = true;
+    if (!evaluate_told(&c, r, settles))
         e = end_earlier(r, &c, cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(r->function)));
     cr_capture_dispose(&c);
-    r->cache->capturing = capturing = false;
+    r->cache->capturing = false;
+    capturing = outer, asked = outer_asked;
     if (collects) PyGC_Enable();
     return e;
 }

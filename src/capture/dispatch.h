@@ -91,7 +91,6 @@ bool cr_is_observed(void);
 /* Between begin and end compiled functions of this thread use what was captured and capture nothing. */
 void cr_run_only_begin(void);
 void cr_run_only_end(void);
-bool cr_is_capturing(void);   /* is this thread capturing? */
 /* Between begin and end compiled functions run plain on this thread. */
 void cr_plain_begin(void);
 void cr_plain_end(void);

@@ -292,7 +292,7 @@ static const rule own[] = { /* _exporting(): None wherever a capture is; _functi
     { "_autocast", ANY, NULL }, /* ops are recorded with their casts; what surrounds the call is put back at its end */
     { "_set_autocast", CONSTANTS, NULL },
     { "_function", CONSTANTS, NULL },
-    { "_is_capturing", ANY, NULL }, /* yes, wherever a capture is */
+    { "_is_capturing", ANY, NULL }, /* who captures answers (dispatch.c) */
     { "_packet", CONSTANTS, NULL },
 };
 

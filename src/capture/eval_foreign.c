@@ -79,6 +79,7 @@ static int call_row(cr_capture *c, cr_call_frame *f, cr_row_kind kind, PyObject 
     switch (kind) {
     case CR_ROW_OP: c->on_tensors = true; return cr_give(c, f, cr_call_for_real(c, f, object, a, true));
     case CR_ROW_GIVES: return cr_give(c, f, Py_NewRef(object));
+    case CR_ROW_COMPILES: return cr_give(c, f, PyBool_FromLong(cr_is_capturing()));
     case CR_ROW_CONSTANTS:
     case CR_ROW_ASKS: return call_on_constants(c, f, callable, a);
     case CR_ROW_OVERRIDES: return answer_overrides(c, f, callable, a);
@@ -94,7 +95,7 @@ int cr_call_foreign(cr_capture *c, cr_call_frame *f, PyObject *callable, const c
         PyObject *object = NULL;
         cr_row_kind kind = fe->row ? fe->row(callable, &object) : CR_ROW_NONE;
         if (kind == CR_ROW_NONE) continue;
-        bool neutral = kind == CR_ROW_GIVES || kind == CR_ROW_CONSTANTS;
+        bool neutral = kind == CR_ROW_GIVES || kind == CR_ROW_COMPILES || kind == CR_ROW_CONSTANTS;
         return !neutral && cr_use_frontend(c, fe) ? -1 : call_row(c, f, kind, callable, object, a);
     }
     return 1;

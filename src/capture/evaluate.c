@@ -45,6 +45,7 @@ static int end_by_exception(cr_capture *c) {
     if (raised) {
         PyObject *text = PyObject_Str(cr_real(raised));
         PyErr_Clear();
+        c->raises = true;
         cr_break(c, "%s is raised: %S", Py_TYPE(cr_real(raised))->tp_name, text ? text : Py_None);
         Py_XDECREF(text);
         Py_DECREF(raised);
@@ -57,7 +58,7 @@ static int end_by_exception(cr_capture *c) {
     if (!text) PyErr_Clear();
     else if (PyErr_GivenExceptionMatches(type, cr_break_error)) cr_break(c, "%U", text);
     else if (PyErr_GivenExceptionMatches(type, cr_py_data_dependent_error)) break_on_data(c);
-    else cr_break(c, "%s is raised: %U", ((PyTypeObject *)type)->tp_name, text);
+    else c->raises = true, cr_break(c, "%s is raised: %U", ((PyTypeObject *)type)->tp_name, text);
     Py_XDECREF(text);
     Py_XDECREF(type);
     Py_XDECREF(value);

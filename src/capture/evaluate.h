@@ -110,6 +110,7 @@ typedef struct cr_capture {
     cr_map owners;          /* an object's __dict__ -> the object, borrowed from `known` or `kept` */
     PyObject *handled;      /* the exception that is handled in the outermost function; owned, NULL: none */
     PyObject *raised;       /* what the program raises: a value; owned. Set while PyErr is cr_raised_error */
+    bool raises;            /* it ended early because the program raises what nobody handles */
     bool own;               /* the instruction that fails has raised it for the program, its context is set */
     bool on_tensors;        /* the instruction works on a tensor: what it raises may be the fake's */
     int unfinished;         /* generators that wait inside of `try` or `with` */
@@ -139,6 +140,8 @@ typedef struct cr_capture {
 } cr_capture;
 int cr_capture_begin(cr_capture *c, bool plain); /* -1: exception */
 void cr_capture_dispose(cr_capture *c);
+/* Is this thread capturing? What a program is told that asks (dispatch.c: mostly it is true, and noted). */
+bool cr_is_capturing(void);
 /* Ends the capture: the call runs plain, for this reason. Always -1. */
 int cr_break(cr_capture *c, const char *format, ...);
 /* The value of an object from outside, guarded. New reference; NULL: exception or break. */

@@ -34,6 +34,7 @@ typedef enum cr_row_kind {
     CR_ROW_NONE,         /* nobody knows */
     CR_ROW_OP,           /* an op: `object`, of ours, is called on the fakes */
     CR_ROW_GIVES,        /* it gives `object`, whatever it is called with */
+    CR_ROW_COMPILES,     /* it asks whether a program is captured */
     CR_ROW_CONSTANTS,    /* it is called as it is, on constants */
     CR_ROW_ASKS,         /* the same, for a state that the ambient word covers */
     CR_ROW_OVERRIDES,    /* do its arguments bring their own behaviour? Tensors do not. */

@@ -169,7 +169,7 @@ static cr_row_kind row(PyObject *callable, PyObject **object) {
     static const char *const kinds[] = {
         [CR_ROW_NONE] = "",           [CR_ROW_OP] = "op",         [CR_ROW_GIVES] = "gives",
         [CR_ROW_CONSTANTS] = "constants", [CR_ROW_ASKS] = "asks", [CR_ROW_OVERRIDES] = "overrides",
-        [CR_ROW_GET_GRAD] = "get_grad", [CR_ROW_SET_GRAD] = "set_grad",
+        [CR_ROW_COMPILES] = "compiles", [CR_ROW_GET_GRAD] = "get_grad", [CR_ROW_SET_GRAD] = "set_grad",
     };
     bool in_c = PyFunction_Check(callable) || PyCFunction_CheckExact(callable) ||
                 Py_IS_TYPE(callable, &PyMethodDescr_Type) ||

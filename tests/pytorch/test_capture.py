@@ -452,6 +452,27 @@ def test_what_programs_ask_of_torch():
     assert all(e["reason"] is None for e in report(run))
 
 
+def test_a_module_that_raises_only_when_compiled_runs_as_it_does_plain():
+    class Encoder(nn.Module):
+        def forward(self, x, mask=None):
+            x = x * 2
+            if mask is None and not torch.compiler.is_compiling():
+                mask = torch.ones(x.shape[1])
+            return x * mask[None, :]
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = Encoder()
+
+        def forward(self, x):
+            return self.encoder(x=x + 1) - 1
+    model, x = Model(), torch.randn(2, 3)
+    run = compiled(model)
+    for _ in range(2):
+        assert torch.equal(run(x), model(x))
+
+
 def test_containers_of_parameters_spread_out():
     class Summed(nn.Module):
         def __init__(self):

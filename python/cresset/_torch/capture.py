@@ -54,7 +54,7 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     add("constants", ("finfo", "iinfo", "device", "Size", "promote_types", "can_cast", "result_type"))
     rows[torch.tensor] = ("op", _tensor)
     for function in _compiling():
-        rows[function] = ("gives", True)
+        rows[function] = ("compiles", None)
     for name in _META:
         if hasattr(cresset, name):
             rows[getattr(torch, name)] = ("op", getattr(cresset, name))
@@ -77,7 +77,7 @@ _MAX_ITEMS = 64
 
 
 def _compiling() -> list[Any]:
-    """Functions in Python that ask whether a program is being compiled: it is."""
+    """Functions in Python that ask whether a program is being compiled."""
     found = [getattr(torch.compiler, name, None) for name in ("is_compiling", "is_dynamo_compiling")]
     return [f for f in [*found, getattr(torch._utils, "is_compiling", None)] if f is not None]
 

@@ -82,6 +82,32 @@ def test_is_compiling():
     assert not dynamo.is_compiling() and dynamo.is_dynamo_supported()
 
 
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_who_raises_for_being_compiled_is_told_that_it_is_not(fullgraph):
+    def inner(mask, x):
+        return x * mask.sum()
+
+    def f(x, mask=None):
+        if mask is None and not cresset.compiler.is_compiling():
+            mask = cresset.ones(3)
+        return inner(mask, x + 1)
+    compiled = compiled_of(f, fullgraph=fullgraph)
+    for _ in range(2):
+        assert compiled(cresset.ones(1)).item() == 6
+    assert [e["reason"] for e in compiled._entries()] == [None]
+
+
+def test_who_raises_compiled_or_not_raises():
+    def f(x):
+        if cresset.compiler.is_compiling():
+            raise KeyError("compiled")
+        raise ValueError("plain")
+    compiled = compiled_of(f)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="plain"):
+            compiled(cresset.ones(1))
+
+
 def test_reset():
     told = []
 
