@@ -165,13 +165,20 @@ static void set_ambient(uint64_t word) {
 
 /* ---- functions ---- */
 
+/* Is it a function of its own, and not a method bound to an object? What is found is kept, and would keep that. */
+static bool stands_alone(PyObject *builtin) {
+    PyObject *self = PyCFunction_GET_SELF(builtin);
+    return !self || PyModule_Check(self) || PyType_Check(self) || PyCapsule_CheckExact(self) ||
+           !strncmp(Py_TYPE(self)->tp_name, "pybind11", 8);
+}
+
 static cr_row_kind row(PyObject *callable, PyObject **object) {
     static const char *const kinds[] = {
         [CR_ROW_NONE] = "",           [CR_ROW_OP] = "op",         [CR_ROW_GIVES] = "gives",
         [CR_ROW_CONSTANTS] = "constants", [CR_ROW_ASKS] = "asks", [CR_ROW_OVERRIDES] = "overrides",
         [CR_ROW_COMPILES] = "compiles", [CR_ROW_GET_GRAD] = "get_grad", [CR_ROW_SET_GRAD] = "set_grad",
     };
-    bool in_c = PyFunction_Check(callable) || PyCFunction_CheckExact(callable) ||
+    bool in_c = PyFunction_Check(callable) || (PyCFunction_CheckExact(callable) && stands_alone(callable)) ||
                 Py_IS_TYPE(callable, &PyMethodDescr_Type) ||
                 (PyType_Check(callable) && !cr_is_python_class((PyTypeObject *)callable));
     if (!in_c) return CR_ROW_NONE;

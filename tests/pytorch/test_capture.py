@@ -646,3 +646,22 @@ def test_models(name, whole, bench_model):
     if whole:
         assert_whole(run)
         assert run._compiled._counts()["hits"] == 1
+
+
+def test_what_methods_are_bound_to_is_not_kept():
+    """Of torch's functions it is remembered what they are; not of methods of the program's own objects."""
+    gone = []
+
+    class Seen(int):
+        def __del__(self):
+            gone.append(int(self))
+    shared = {}
+
+    def function(x):
+        shared.update({k: Seen(k) for k in range(3)})
+        return x + 1
+    compiled = cresset.compile(function, backend="eager")
+    for _ in range(2):
+        compiled(torch.ones(2))
+        shared.clear()
+    assert sorted(gone) == [0, 0, 1, 1, 2, 2]

@@ -43,8 +43,8 @@ def test_control_c_while_capturing():
     assert compiled(cresset.zeros(1), 3).item() == 3
     for delay in (0.001, 0.003, 0.01):
         thread = threading.Timer(delay, signal.raise_signal, [signal.SIGINT])
-        thread.start()
         try:
+            thread.start()
             while True:  # until the signal comes
                 compiled._reset()
                 compiled(cresset.zeros(1), 5_000)
