@@ -312,7 +312,9 @@ static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 /* Asked before __index__ is: PyTorch's tensors have both. */
 static bool is_foreign_array(PyObject *o) {
-    if (cr_frontend_is_tensor(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o)) return false;
+    const cr_frontend *fe = cr_frontend_of(o);
+    bool ours = cr_frontend_is_tensor(o) && !(fe && fe->borrow); /* PyTorch's are an array of others, too */
+    if (ours || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o)) return false;
     return o != Py_None && PyObject_HasAttrString(o, "__dlpack__");
 }
 

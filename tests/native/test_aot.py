@@ -126,6 +126,7 @@ def test_arrays_and_tensors_of_others(tmp_path):
     assert model(images)["digit"].tolist() == want and model(np.asfortranarray(images))["digit"].tolist() == want
     if "CRESSET_NO_TORCH" not in os.environ:
         import torch
+        cresset.compile(lambda x: x + 1, backend="eager")(torch.ones(2))  # torch's tensors are known from now on
         assert model(torch.from_numpy(images))["digit"].tolist() == want
 
 

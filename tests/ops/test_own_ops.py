@@ -48,6 +48,13 @@ def circular_calls(dtype):
         yield call(grad, x.detach(), pad), lambda want=want: want
 
 
+def lstsq_calls(dtype):
+    for rows, columns, sides in [(6, 4, 2), (3, 5, 1), (2, 2, 3)]:
+        a, b = noise(rows, columns, dtype=dtype), noise(rows, sides, dtype=dtype, seed=1)
+        want = torch.linalg.lstsq(a, b, driver="gelsy")
+        yield call(a, b, None, True), lambda want=want: (want.solution, want.rank)
+
+
 def panels_of(w, groups=1):
     """[n, k] as panels of 16 columns: [panels, k, 16], each group filled up with zeros."""
     each = w.view(groups, w.shape[0] // groups, w.shape[1])
@@ -181,7 +188,7 @@ CALLS = {"normal_strided": normal_calls, "roll": roll_calls,
          "pack_conv": pack_conv_calls, "conv_packed": conv_calls, "max_pool2d": pool_calls, "isin": isin_calls,
          "smooth_l1": loss_calls("smooth_l1", False), "smooth_l1_slope": loss_calls("smooth_l1", True),
          "huber": loss_calls("huber", False), "huber_slope": loss_calls("huber", True), "bce_slope": bce_slope_calls,
-         "with_data": with_data_calls}
+         "with_data": with_data_calls, "lstsq": lstsq_calls}
 NAMES = [name.removeprefix("cresset::") for name in cresset._C._op_names() if name.startswith("cresset::")
          and cresset._C._row(name)["variant"] == "functional"
          and (cresset._C._row(name)["has_kernel"] or "internal" in cresset._C._row(name)["tags"])]
