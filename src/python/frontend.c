@@ -45,9 +45,20 @@ bool cr_frontend_is_tensor(PyObject *o) {
     return Py_IS_TYPE(o, cr_frontend_cresset.tensor_type) || cr_kind_is_tensor(kind_of(o, &owner));
 }
 
+static bool is_own_tensor(PyObject *o) {
+    const cr_frontend *owner;
+    if (Py_IS_TYPE(o, cr_frontend_cresset.tensor_type)) return true;
+    return cr_kind_is_tensor(kind_of(o, &owner)) && !owner->borrow;
+}
+
+bool cr_frontend_is_array(PyObject *o) {
+    if (is_own_tensor(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o)) return false;
+    return o != Py_None && PyObject_HasAttrString(o, "__dlpack__");
+}
+
 cr_tensor *cr_frontend_tensor(cr_py_frame *f, PyObject *o) {
     cr_arg a;
-    return cr_frontend_is_tensor(o) && !cr_py_convert(f, o, &a) ? a.u.t : NULL;
+    return is_own_tensor(o) && !cr_py_convert(f, o, &a) ? a.u.t : NULL;
 }
 
 cr_tensor *cr_frontend_need(cr_py_frame *f, PyObject *o, const char *format) {
@@ -111,7 +122,7 @@ static PyObject *kind(PyObject *module, PyObject *o) {
 
 static PyObject *is_tensor(PyObject *module, PyObject *o) {
     (void)module;
-    return PyBool_FromLong(cr_frontend_is_tensor(o));
+    return PyBool_FromLong(is_own_tensor(o));
 }
 
 static PyObject *module_tables(PyObject *module, PyObject *o) {
@@ -142,7 +153,8 @@ static PyObject *resolve(PyObject *module, PyObject *callable) {
 static PyMethodDef functions[] = {
     { "_kind", kind, METH_O,
       "_kind(object): 'tensor', 'parameter' or 'module' of whatever library; None: something else." },
-    { "_is_tensor", is_tensor, METH_O, "_is_tensor(object): is it a tensor (or parameter) of whatever library?" },
+    { "_is_tensor", is_tensor, METH_O,
+      "_is_tensor(object): is it a tensor (or parameter) that calls here take as it is?" },
     { "_module_tables", module_tables, METH_O,
       "_module_tables(module): names of the tables in its __dict__: parameters, buffers, modules, names of buffers "
       "that are not saved." },

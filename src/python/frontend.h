@@ -126,7 +126,7 @@ const cr_frontend *cr_frontend_of(PyObject *o);
 /* All of them, first the one that shows results. NULL when i is past the last. */
 const cr_frontend *cr_frontend_at(size_t i);
 /* The tensor that an object is, borrowed from the object or the frame; NULL: it is none (no exception), or it cannot be
- * read (exception). */
+ * read (exception). A tensor of a front end that borrows (PyTorch's) is none: it is an array of others. */
 cr_tensor *cr_frontend_tensor(struct cr_py_frame *f, PyObject *o);
 /* The same where it must be one: TypeError, `format` having a %s for the type that it is instead. */
 cr_tensor *cr_frontend_need(struct cr_py_frame *f, PyObject *o, const char *format);
@@ -136,6 +136,8 @@ PyObject *cr_find_mark(PyObject *tensor, const char *name);
 uint32_t cr_marked_sizes(PyObject *tensor, const char *name);
 /* Is it a tensor of some front end? Never fails. */
 bool cr_frontend_is_tensor(PyObject *o);
+/* Is it an array of others, whose memory DLPack reaches? Asked before __index__ is: PyTorch's tensors have both. */
+bool cr_frontend_is_array(PyObject *o);
 /* The symbols of the first symbolic tensor among the items of a tuple; NULL: there is none. */
 cr_env *cr_frontend_env(PyObject *tuple);
 

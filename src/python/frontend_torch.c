@@ -168,8 +168,7 @@ static void set_ambient(uint64_t word) {
 /* Is it a function of its own, and not a method bound to an object? What is found is kept, and would keep that. */
 static bool stands_alone(PyObject *builtin) {
     PyObject *self = PyCFunction_GET_SELF(builtin);
-    return !self || PyModule_Check(self) || PyType_Check(self) || PyCapsule_CheckExact(self) ||
-           !strncmp(Py_TYPE(self)->tp_name, "pybind11", 8);
+    return !self || PyModule_Check(self) || PyType_Check(self) || is_bound_by_pybind(builtin);
 }
 
 static cr_row_kind row(PyObject *callable, PyObject **object) {

@@ -310,16 +310,8 @@ static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return (PyObject *)o;
 }
 
-/* Asked before __index__ is: PyTorch's tensors have both. */
-static bool is_foreign_array(PyObject *o) {
-    const cr_frontend *fe = cr_frontend_of(o);
-    bool ours = cr_frontend_is_tensor(o) && !(fe && fe->borrow); /* PyTorch's are an array of others, too */
-    if (ours || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o)) return false;
-    return o != Py_None && PyObject_HasAttrString(o, "__dlpack__");
-}
-
 int cr_py_leaf(cr_py_frame *f, PyObject *o, cr_arg *out) {
-    if (!is_foreign_array(o)) {
+    if (!cr_frontend_is_array(o)) {
         int r = cr_py_convert(f, o, out);
         if (r > 0)
             PyErr_Format(PyExc_TypeError, "an argument is a %s: expected tensors, numbers, texts or None",

@@ -205,6 +205,10 @@ static PyObject *make_input(recording *r, PyObject *o, PyObject *name, PyObject 
                    : CR_FAIL(CR_ENOMEM, "out of memory");
         return status ? cr_py_raise(status) : Py_NewRef(o);
     }
+    if (cr_frontend_is_array(o))
+        return PyErr_Format(PyExc_TypeError,
+                            "the input %s is of %R, not a Tensor of Cresset: give cresset.from_dlpack() of it", text,
+                            (PyObject *)Py_TYPE(o));
     cr_tensor *given = cr_frontend_tensor(&r->frame, o);
     if (!given) return PyErr_Occurred() ? NULL : Py_NewRef(o);
     if (!r->fake) {

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the backend is for PyTorch's programs")
 sys.path.insert(0, os.path.dirname(__file__))
 from torch_checks import CHANGES, apply  # noqa: E402
+import cresset  # noqa: E402
 from cresset import _C  # noqa: E402
 from cresset._torch import crossing, layout  # noqa: E402
 
@@ -226,3 +227,27 @@ def test_the_reader_is_chosen_by_the_environment():
 def test_what_cannot_be_read_says_so(bad, words):
     with pytest.raises(Exception, match=words):
         _C._torch_read(bad())
+
+
+NOT_OURS = {
+    "export": lambda t: cresset.export.export(Scale(), (t,)),
+    "record": lambda t: cresset.record(lambda x: x * 2, (t,)),
+    "vmap": lambda t: cresset.func.vmap(lambda x: x * 2)(t),
+    "grad": lambda t: cresset.func.grad(lambda x: x * x)(t),
+    "cond": lambda t: cresset.cond(cresset.tensor(True), lambda x: x + 1, lambda x: x - 1, (t,)),
+}
+
+
+class Scale(cresset.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+@pytest.mark.parametrize("door", NOT_OURS)
+@pytest.mark.parametrize("value", [5, 2.5, [1, 2]])
+def test_recordings_refuse_torch_tensors_also_where_compile_has_met_them(door, value):
+    """An integer of no dimension has __index__, too: taken for a number and read as a tensor, it ended the process."""
+    cresset.compile(lambda x: x + 1)(torch.ones(2))
+    with pytest.raises(Exception, match=r"[Tt]ensor") as refusal:
+        NOT_OURS[door](torch.tensor(value))
+    assert type(refusal.value) is not SystemError
