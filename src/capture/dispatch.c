@@ -213,10 +213,6 @@ static int evaluate_again(cr_capture *c, const request *r) {
 static int evaluate_all(cr_capture *c, const request *r, bool settles) {
     long every = cr_capture_switches.every, stop = every ? every : -1;
     if (evaluate(c, r, stop, settles)) return -1;
-    if (c->numbers && c->frontend && !c->frontend->size && !settles) { /* who cannot run graphs of open numbers */
-        cr_capture_dispose(c);
-        return evaluate_all(c, r, true);
-    }
     if (!c->reason || c->steps == c->stop + 1) return 0;
     if (c->numbers && c->numbers->symbols.n && !settles) {
         long steps = c->steps;

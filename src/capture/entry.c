@@ -114,8 +114,9 @@ static int make_by_call(builder *b, PyObject *value, uint32_t *at) {
 static int make_size(builder *b, PyObject *value, uint32_t *at) {
     PyObject *items = PySequence_List(value);
     uint32_t rows[2];
-    int failed = !items || PyList_Append(b->c->kept, items) || make(b, (PyObject *)Py_TYPE(value), &rows[0]) ||
-                 make(b, items, &rows[1]) || add_parts(b, CR_MAKE_CALL, NULL, rows, 2, at);
+    PyObject *type = (PyObject *)cr_class_of(b->c, value);
+    int failed = !items || PyList_Append(b->c->kept, items) || make(b, type, &rows[0]) || make(b, items, &rows[1]) ||
+                 add_parts(b, CR_MAKE_CALL, NULL, rows, 2, at);
     Py_XDECREF(items);
     return failed ? -1 : 0;
 }

@@ -246,6 +246,8 @@ PyTypeObject *cr_class_of(const cr_capture *c, PyObject *value) {
     size_t at;
     if (cr_is_token(value)) return Py_TYPE(cr_real(value));
     if (cr_is_open(value)) return cr_class_of_open(value);
+    if (Py_IS_TYPE(value, &cr_py_size_type) && c->frontend && c->frontend->class_of_sizes)
+        return c->frontend->class_of_sizes();
     if (!c->frontend || !c->frontend->borrow || !cr_is_tensor_value(value)) return Py_TYPE(value);
     return cr_find_known(c, value, &at) ? Py_TYPE(c->known.at[at].real) : c->frontend->class_of_results();
 }

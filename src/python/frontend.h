@@ -104,6 +104,7 @@ typedef struct cr_frontend {
     /* An object that never changes and may be held: compared by identity, its attributes read as they are. */
     bool (*is_constant)(PyObject *o);
     PyTypeObject *(*class_of_results)(void);
+    PyTypeObject *(*class_of_sizes)(void); /* of x.shape */
     /* Code for a captured graph: a callable that takes the objects of its inputs and gives a list of its outputs'.
      * `records`: gradients go through it. NULL: exception; NotImplementedError says why it runs plain. */
     PyObject *(*build)(struct cr_graph *g, PyObject *examples, bool records, bool native);

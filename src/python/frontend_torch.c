@@ -10,7 +10,7 @@
 enum { QUESTIONS = 16 };
 
 static struct { /* once: told when torch is first used by a captured program */
-    PyTypeObject *tensor, *parameter;
+    PyTypeObject *tensor, *parameter, *size;
     PyObject *ours;           /* dict: torch's dtype, device, layout or memory format -> ours */
     PyObject *constants;      /* tuple of classes whose objects never change */
     PyObject *find;           /* callable -> (kind, object) or None */
@@ -74,6 +74,7 @@ static PyObject *stand_in(PyObject *tensor, cr_tensor *fake) {
 }
 
 static PyTypeObject *class_of_results(void) { return torch.tensor; }
+static PyTypeObject *class_of_sizes(void) { return torch.size; }
 
 /* ---- what guards remember ---- */
 
@@ -82,8 +83,17 @@ typedef struct stamp_of {
     unsigned version;
     uint8_t dtype, rank;
     bool asks, requires_grad; /* without gradients nobody asks whether it wants them */
-    int64_t sizes[];          /* rank sizes, rank strides */
+    uint32_t marks;           /* sizes that are marked to vary: others, where they are, want a capture of their own */
+    int64_t sizes[];          /* rank sizes, rank strides; ANY: left open */
 } stamp_of;
+
+#define DYNAMIC_MARK "_dynamo_dynamic_indices"
+#define ANY INT64_MIN /* no size and no stride */
+
+/* Of parameters none is left open. */
+static uint32_t marks_of(PyObject *o) {
+    return Py_IS_TYPE(o, torch.tensor) ? cr_marked_sizes(o, DYNAMIC_MARK) : 0;
+}
 
 static bool wants_grad(PyObject *o) {
     PyObject *answer = torch.requires_grad->d_getset->get(o, torch.requires_grad->d_getset->closure);
@@ -98,17 +108,20 @@ static int ask(Py_ssize_t i);
 static cr_stamp *stamp(PyObject *o, const cr_open_sizes *open) {
     cresset_value v;
     PyObject *kept = NULL;
-    (void)open; /* without `size` none is */
     if (!cr_torch_is_plain(o))
         return (cr_stamp *)PyErr_Format(PyExc_TypeError, "a tensor is not plain memory of the CPU");
     if (cr_torch_read(o, &v, &kept)) return NULL;
     stamp_of *s = PyMem_Malloc(sizeof *s + (size_t)v.rank * 2 * sizeof *s->sizes);
     if (!s) return Py_XDECREF(kept), (cr_stamp *)PyErr_NoMemory();
     *s = (stamp_of){ .type = Py_TYPE(o), .version = Py_TYPE(o)->tp_version_tag, .dtype = (uint8_t)v.dtype,
-                     .rank = (uint8_t)v.rank, .asks = ask(0) == 1 };
+                     .rank = (uint8_t)v.rank, .asks = ask(0) == 1, .marks = marks_of(o) };
     if (s->asks) s->requires_grad = wants_grad(o);
     memcpy(s->sizes, v.size, (size_t)v.rank * sizeof *s->sizes);
     memcpy(s->sizes + v.rank, v.stride, (size_t)v.rank * sizeof *s->sizes);
+    for (int d = 0; d < v.rank; d++) {
+        if (open->sizes >> d & 1) s->sizes[d] = ANY;
+        if (open->strides >> d & 1) s->sizes[v.rank + d] = ANY;
+    }
     Py_XDECREF(kept);
     return (cr_stamp *)s;
 }
@@ -120,10 +133,24 @@ static bool check(const cr_stamp *stamp, PyObject *o) {
     if (Py_TYPE(o) != s->type || (s->version && s->type->tp_version_tag != s->version)) return false;
     if (!cr_torch_peek(o, &v) && (!cr_torch_is_plain(o) || cr_torch_read(o, &v, &kept))) return PyErr_Clear(), false;
     bool same = v.dtype == s->dtype && v.rank == s->rank;
-    for (int d = 0; same && d < v.rank; d++) same = v.size[d] == s->sizes[d] && v.stride[d] == s->sizes[v.rank + d];
+    for (int d = 0; same && d < v.rank; d++)
+        same = (v.size[d] == s->sizes[d] || s->sizes[d] == ANY) &&
+               (v.stride[d] == s->sizes[v.rank + d] || s->sizes[v.rank + d] == ANY);
     Py_XDECREF(kept);
-    return same && (!s->asks || wants_grad(o) == s->requires_grad);
+    return same && !(marks_of(o) & ~s->marks) && (!s->asks || wants_grad(o) == s->requires_grad);
 }
+
+/* Of a tensor that passed the check. */
+static int64_t extent_of(PyObject *o, int dim, bool stride) {
+    cresset_value v;
+    PyObject *kept = NULL;
+    if (!cr_torch_peek(o, &v) && cr_torch_read(o, &v, &kept)) return PyErr_Clear(), ANY;
+    int64_t found = stride ? v.stride[dim] : v.size[dim];
+    Py_XDECREF(kept);
+    return found;
+}
+static int64_t size_of(PyObject *o, int dim) { return extent_of(o, dim, false); }
+static int64_t stride_of(PyObject *o, int dim) { return extent_of(o, dim, true); }
 
 /* ---- what surrounds a call ---- */
 
@@ -251,6 +278,8 @@ const cr_frontend cr_frontend_torch = { /* once */
     .stand_in = stand_in,
     .stamp = stamp,
     .check = check,
+    .size = size_of,
+    .stride = stride_of,
     .is_captured = is_captured,
     .ambient = ambient,
     .set_ambient = set_ambient,
@@ -262,22 +291,22 @@ const cr_frontend cr_frontend_torch = { /* once */
     .translate = translate,
     .is_constant = is_constant,
     .class_of_results = class_of_results,
+    .class_of_sizes = class_of_sizes,
     .build = build,
 };
 
 /* ---- Python's side ---- */
 
 static PyObject *setup(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "tensor", "parameter", "ours", "constants", "rows", "find", "build", "translate",
+    static char *names[] = { "tensor", "parameter", "size", "ours", "constants", "rows", "find", "build", "translate",
                              "set_grad", "default_dtype", "questions", "levels", "set_frames", NULL };
-    PyObject *tensor, *parameter, *ours, *constants, *rows, *find, *make, *show, *set_grad, *dtype, *questions, *levels,
-        *set_frames;
+    PyObject *tensor, *parameter, *size, *ours, *constants, *rows, *find, *make, *show, *set_grad, *dtype, *questions,
+        *levels, *set_frames;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!OOOOOO!OO:_torch_frontend", names, &PyType_Type, &tensor,
-                                     &PyType_Type, &parameter, &PyDict_Type, &ours, &PyTuple_Type, &constants,
-                                     &PyDict_Type, &rows, &find,
-                                     &make, &show, &set_grad, &dtype, &PyTuple_Type, &questions,
-                                     &levels, &set_frames))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!OOOOOO!OO:_torch_frontend", names, &PyType_Type,
+                                     &tensor, &PyType_Type, &parameter, &PyType_Type, &size, &PyDict_Type, &ours,
+                                     &PyTuple_Type, &constants, &PyDict_Type, &rows, &find, &make, &show, &set_grad,
+                                     &dtype, &PyTuple_Type, &questions, &levels, &set_frames))
         return NULL;
     if (PyTuple_GET_SIZE(questions) < FIRST_MODE || PyTuple_GET_SIZE(questions) > QUESTIONS)
         return PyErr_Format(PyExc_ValueError, "there are %zd questions", PyTuple_GET_SIZE(questions));
@@ -287,10 +316,11 @@ static PyObject *setup(PyObject *module, PyObject *args, PyObject *kwargs) {
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "requires_grad is no attribute in C");
     }
     torch.requires_grad = (PyGetSetDescrObject *)wants;
-    PyObject **const at[] = { (PyObject **)&torch.tensor, (PyObject **)&torch.parameter, &torch.ours, &torch.constants,
-                              &torch.find, &torch.build, &torch.translate, &torch.set_grad, &torch.default_dtype,
-                              &torch.questions, &torch.levels, &torch.set_frames };
-    PyObject *const given[] = { tensor, parameter, ours, constants, find, make, show, set_grad, dtype, questions,
+    PyObject **const at[] = { (PyObject **)&torch.tensor, (PyObject **)&torch.parameter, (PyObject **)&torch.size,
+                              &torch.ours, &torch.constants, &torch.find, &torch.build, &torch.translate,
+                              &torch.set_grad, &torch.default_dtype, &torch.questions, &torch.levels,
+                              &torch.set_frames };
+    PyObject *const given[] = { tensor, parameter, size, ours, constants, find, make, show, set_grad, dtype, questions,
                                 levels, set_frames };
     for (size_t i = 0; i < CR_COUNT(at); i++) *at[i] = Py_NewRef(given[i]);
     if (!(torch.rows = PyDict_Copy(rows))) return NULL;

@@ -3,7 +3,7 @@
  * What torch.compile calls (cresset/_torch/backend.py makes it): a list of arguments, which is emptied, to a list of
  * results. Every argument is read at every call and nothing is kept of one: weights may have changed in ways that leave
  * no trace. Results that users get are memory of torch's own; what only the backward pass gets is handed over. */
-#include "python/torch_tensor.h"
+#include "python/torch_sizes.h"
 
 #include "emit/emit.h"
 #include "emit/tier.h"
@@ -16,13 +16,16 @@
 enum { GIL_WORK = 8192, FEW = 48 };
 
 /* What an entry of the result is. */
-typedef enum result_kind { RESULT_NEW, RESULT_GIVEN, RESULT_ARGUMENT, RESULT_OBJECT, RESULT_NUMBER } result_kind;
+typedef enum result_kind { RESULT_NEW, RESULT_GIVEN, RESULT_ARGUMENT, RESULT_OBJECT, RESULT_NUMBER,
+                           RESULT_SIZE /* computed from the inputs' sizes */ } result_kind;
 typedef struct result {
     uint8_t kind;
     int8_t dtype;
     uint8_t rank;
     uint8_t order[CR_MAX_RANK];          /* of NEW: the dimensions, the outermost in memory first */
     bool fixed;                          /* of NEW: sizes and strides are the same in every call */
+    cr_sym *exprs;                       /* of NEW: rank sizes, rank strides, those that are computed; or NULL */
+    cr_sym expr;                         /* of SIZE */
     uint32_t at;                         /* result of the graph, or argument */
     PyObject *object;                    /* of OBJECT */
     PyObject *sizes, *strides;           /* of NEW: tuples of the last call */
@@ -41,6 +44,7 @@ typedef struct py_torch_graph {
     int32_t *from;                       /* input -> argument, or ~constant */
     uint8_t *types;                      /* of the inputs: cr_type */
     result *results;
+    cr_torch_sizes sizes;
     PyObject *weak;
     int64_t calls, fallbacks;
     char boxed;
@@ -48,30 +52,40 @@ typedef struct py_torch_graph {
 
 /* ---- making ---- */
 
-static int read_fixed(result *r, PyObject *sizes, PyObject *strides) {
+/* Sizes and strides: ints where they are the same in every call, else texts. */
+static int read_layout(const cr_torch_sizes *all, result *r, PyObject *sizes, PyObject *strides) {
     if (PyTuple_GET_SIZE(sizes) != r->rank || PyTuple_GET_SIZE(strides) != r->rank)
         return PyErr_SetString(PyExc_ValueError, "sizes and strides of another number of dimensions"), -1;
-    for (int d = 0; d < r->rank; d++) {
-        r->size[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(sizes, d));
-        r->stride[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(strides, d));
-    }
+    r->exprs = PyMem_Calloc(2u * r->rank + 1u, sizeof *r->exprs);
+    if (!r->exprs) return PyErr_NoMemory(), -1;
     r->fixed = true;
+    for (int d = 0; d < r->rank; d++) {
+        cr_sym *size = &r->exprs[d], *stride = &r->exprs[r->rank + d];
+        if (cr_torch_size_read(all, PyTuple_GET_ITEM(sizes, d), size, &r->size[d]) ||
+            cr_torch_size_read(all, PyTuple_GET_ITEM(strides, d), stride, &r->stride[d]))
+            return -1;
+        r->fixed = r->fixed && !*size && !*stride;
+    }
+    if (!r->fixed) return 0;
+    PyMem_Free(r->exprs);
+    r->exprs = NULL;
     r->sizes = Py_NewRef(sizes);
     r->strides = Py_NewRef(strides);
-    return PyErr_Occurred() ? -1 : 0;
+    return 0;
 }
 
-static int read_result(PyObject *o, result *r) {
+static int read_result(const cr_torch_sizes *all, PyObject *o, result *r) {
     const char *kind;
     PyObject *what, *order = NULL, *sizes = NULL, *strides = NULL;
     int dtype = -1;
-    static const char *const kinds[] = { "new", "given", "argument", "object", "number" };
+    static const char *const kinds[] = { "new", "given", "argument", "object", "number", "size" };
     if (!PyArg_ParseTuple(o, "sO|OO!O!:_TorchGraph", &kind, &what, &order, &PyTuple_Type, &sizes, &PyTuple_Type,
                           &strides))
         return -1;
     for (r->kind = 0; r->kind < CR_COUNT(kinds) && strcmp(kinds[r->kind], kind);) r->kind++;
     if (r->kind == CR_COUNT(kinds)) return PyErr_Format(PyExc_ValueError, "'%s' is no kind of result", kind), -1;
     if (r->kind == RESULT_OBJECT) return r->object = Py_NewRef(what), 0;
+    if (r->kind == RESULT_SIZE) return cr_torch_size_read(all, what, &r->expr, &r->size[0]);
     r->at = (uint32_t)PyLong_AsUnsignedLong(what);
     if (PyErr_Occurred()) return -1;
     if (r->kind != RESULT_NEW) return 0;
@@ -86,7 +100,7 @@ static int read_result(PyObject *o, result *r) {
         r->order[d] = (uint8_t)at;
         r->size[d] = -1;
     }
-    return strides ? read_fixed(r, sizes, strides) : 0;
+    return strides ? read_layout(all, r, sizes, strides) : 0;
 }
 
 static int read_inputs(py_torch_graph *g, PyObject *inputs, const cr_graph *graph) {
@@ -116,9 +130,9 @@ static int read_results(py_torch_graph *g, PyObject *results) {
     if (!g->results) return PyErr_NoMemory(), -1;
     for (uint32_t i = 0; i < g->nresults; i++) {
         result *r = &g->results[i];
-        if (read_result(PyTuple_GET_ITEM(results, i), r)) return -1;
+        if (read_result(&g->sizes, PyTuple_GET_ITEM(results, i), r)) return -1;
         uint32_t limit = r->kind == RESULT_ARGUMENT ? g->nargs : g->nvalues;
-        if (r->kind != RESULT_OBJECT && r->at >= limit)
+        if (r->kind != RESULT_OBJECT && r->kind != RESULT_SIZE && r->at >= limit)
             return PyErr_Format(PyExc_ValueError, "result %u is number %u of %u", i, r->at, limit), -1;
     }
     return 0;
@@ -161,7 +175,8 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     g->fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     cr_status status = cr_plan_create(a.u.graph, &g->plan);
     if (status) cr_py_raise(status);
-    if (status || read_inputs(g, inputs, a.u.graph) || read_results(g, results) || read_written(g, written)) {
+    if (status || cr_torch_sizes_init(&g->sizes, a.u.graph) || read_inputs(g, inputs, a.u.graph) ||
+        read_results(g, results) || read_written(g, written)) {
         Py_DECREF(g);
         return NULL;
     }
@@ -185,7 +200,9 @@ static void graph_dealloc(PyObject *self) {
         Py_XDECREF(g->results[i].object);
         Py_XDECREF(g->results[i].sizes);
         Py_XDECREF(g->results[i].strides);
+        PyMem_Free(g->results[i].exprs);
     }
+    cr_torch_sizes_dispose(&g->sizes);
     PyMem_Free(g->results);
     PyMem_Free(g->from);
     PyMem_Free(g->types);
@@ -383,39 +400,60 @@ out:
 
 /* ---- results ---- */
 
+static int set_tuples(result *r) {
+    Py_XSETREF(r->sizes, cr_torch_numbers(r->size, r->rank));
+    Py_XSETREF(r->strides, cr_torch_numbers(r->stride, r->rank));
+    if (r->sizes && r->strides) return 0;
+    Py_CLEAR(r->sizes);
+    return -1;
+}
+
+/* As the graph says, at the inputs of this call. */
+static int compute_layout(const frame *f, result *r) {
+    bool same = r->sizes != NULL;
+    for (int d = 0; d < 2 * r->rank; d++) {
+        int64_t *at = d < r->rank ? &r->size[d] : &r->stride[d - r->rank], now = *at;
+        if (r->exprs[d] && cr_torch_size_compute(&f->g->sizes, f->values, r->exprs[d], &now)) return -1;
+        same = same && now == *at;
+        *at = now;
+    }
+    return same ? 0 : set_tuples(r);
+}
+
 /* Sizes and strides as tuples: those of the last call, when they are the same. */
-static int set_sizes(result *r, const cr_meta *m) {
+static int set_sizes(const frame *f, result *r, const cr_meta *m) {
+    if (r->exprs && compute_layout(f, r)) return -1;
     bool same = r->sizes != NULL;
     for (int d = 0; same && d < r->rank; d++) same = r->size[d] == m->size[d];
     if (same) return 0;
-    if (r->fixed) {
+    if (r->fixed || r->exprs) {
         PyErr_SetString(PyExc_RuntimeError, "a result has other sizes than torch expects; this is a bug of cresset");
         return -1;
     }
     int64_t stride = 1;
-    Py_CLEAR(r->sizes);
-    Py_CLEAR(r->strides);
     for (int k = r->rank - 1; k >= 0; k--) {
         int d = r->order[k];
         r->size[d] = m->size[d];
         r->stride[d] = stride;
         stride *= m->size[d] > 1 ? m->size[d] : 1;
     }
-    r->sizes = cr_torch_numbers(r->size, r->rank);
-    r->strides = cr_torch_numbers(r->stride, r->rank);
-    if (r->sizes && r->strides) return 0;
-    Py_CLEAR(r->sizes);
-    return -1;
+    return set_tuples(r);
 }
 
-static PyObject *new_tensor(result *r, const cr_tensor *t) {
+static PyObject *size_object(const frame *f, const result *r) {
+    int64_t value = r->size[0];
+    if (r->expr && cr_torch_size_compute(&f->g->sizes, f->values, r->expr, &value)) return NULL;
+    return PyLong_FromLongLong(value);
+}
+
+static PyObject *new_tensor(const frame *f, result *r, const cr_tensor *t) {
     cresset_value v;
     PyObject *kept = NULL;
     if (t->meta.dtype != r->dtype || t->meta.rank != r->rank)
         return PyErr_Format(PyExc_RuntimeError,
                             "a result is %s with %d dimensions, and torch expects %s with %d; this is a bug of cresset",
                             cr_dtype_name(t->meta.dtype), t->meta.rank, cr_dtype_name(r->dtype), r->rank);
-    if (set_sizes(r, &t->meta)) return NULL;
+    if (set_sizes(f, r, &t->meta)) return NULL;
     PyObject *o = cr_torch_empty(r->sizes, r->strides, r->dtype);
     if (!o) return NULL;
     if (cr_torch_read(o, &v, &kept)) return Py_DECREF(o), NULL;
@@ -440,6 +478,7 @@ static PyObject *new_tensor(result *r, const cr_tensor *t) {
 }
 
 static PyObject *object_of(frame *f, result *r) {
+    if (r->kind == RESULT_SIZE) return size_object(f, r);
     cr_arg *made = r->kind == RESULT_ARGUMENT || r->kind == RESULT_OBJECT ? NULL : &f->made[r->at];
     if (r->kind == RESULT_ARGUMENT) return Py_NewRef(f->args[r->at]);
     if (r->kind == RESULT_OBJECT) return Py_NewRef(r->object);
@@ -450,7 +489,7 @@ static PyObject *object_of(frame *f, result *r) {
                : made->kind == CR_ARG_INT  ? PyLong_FromLongLong(made->u.i)
                                            : PyErr_Format(PyExc_RuntimeError, "a result is no number");
     if (made->kind != CR_ARG_TENSOR) return PyErr_Format(PyExc_RuntimeError, "a result is no tensor");
-    return r->kind == RESULT_NEW ? new_tensor(r, made->u.t) : cr_torch_give(made->u.t);
+    return r->kind == RESULT_NEW ? new_tensor(f, r, made->u.t) : cr_torch_give(made->u.t);
 }
 
 static PyObject *give_results(frame *f) {

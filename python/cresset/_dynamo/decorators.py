@@ -8,6 +8,7 @@ marks are attributes of the tensor with PyTorch's names, so that programs that l
 """
 from __future__ import annotations
 
+import sys
 from typing import Any, Iterable, NamedTuple
 
 import cresset
@@ -22,7 +23,7 @@ class _DimRange(NamedTuple):
 
 
 def _dims(t: Any, index: int | Iterable[int] | None, function: str) -> list[int]:
-    if not isinstance(t, cresset.Tensor):
+    if not isinstance(t, (cresset.Tensor, getattr(sys.modules.get("torch"), "Tensor", cresset.Tensor))):
         raise TypeError(f"{function}() takes a Tensor, not {type(t).__name__}")
     dims = list(range(t.dim())) if index is None else [index] if isinstance(index, int) else list(index)
     for dim in dims:

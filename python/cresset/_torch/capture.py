@@ -169,7 +169,8 @@ def prepare() -> bool:
         crossing.prepare()
         _find_pairs()
         _table.update(_rows())
-        _C._torch_frontend(tensor=torch.Tensor, parameter=torch.nn.Parameter, ours=_pairs,
+        _C._torch_frontend(tensor=torch.Tensor, parameter=torch.nn.Parameter, size=torch.Size,
+                           ours=_pairs,
                            constants=(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo,
                                       torch.iinfo, torch.Size),
                            rows=_table, find=find, build=running.build, translate=translate,

@@ -24,6 +24,7 @@ class Shape:
         self.written: dict[str, int] = {}      # memory -> how often it is written
         self.made: dict[str, dict[str, Any]] = {}   # value -> the node that gives it
         self.loud: set[str] = set()            # values that nodes use which were recorded with gradients on
+        self.varies = False                    # do sizes differ from call to call?
         for node in graph.nodes:
             if node["kind"] == "output":
                 self.outputs = [arg.get("as_value") for arg in node["args"]]
@@ -31,6 +32,7 @@ class Shape:
                 self.loud.update(_values(node["args"]))
             for result in node["results"]:
                 self.values[result["name"]] = result
+                self.varies |= "meta" in result and any(type(n) is str for n in result["meta"]["sizes"])
                 self.made[result["name"]] = node
                 if node["kind"] == "placeholder":
                     self.inputs.append(result["name"])
@@ -66,21 +68,42 @@ def _values(arg: Any) -> list[str]:
     return [arg["as_value"]] if arg.get("as_value") is not None else [n for v in arg.values() for n in _values(v)]
 
 
-def _is_fixed(meta: dict[str, Any]) -> bool:
-    return all(type(n) is int for n in (*meta["sizes"], *meta["strides"], meta["offset"]))
+class Sizes:
+    """Numbers that differ from call to call, by the texts of their expressions: the code computes each once a call, and
+    gives them behind its results."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def number(self, size: int | str) -> Any:
+        """An int; or a list of where it is among the numbers of a call."""
+        if isinstance(size, int):
+            return size
+        if size not in self.texts:
+            self.texts.append(size)
+        return [self.texts.index(size)]
+
+    def numbers(self, sizes: Iterable[int | str]) -> tuple[Any, ...]:
+        return tuple(self.number(n) for n in sizes)
+
+    def place(self, meta: dict[str, Any]) -> tuple[Any, ...]:
+        return self.numbers(meta["sizes"]), self.numbers(meta["strides"]), self.number(meta["offset"])
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return [("size", text) for text in self.texts]
 
 
-def _place(meta: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(meta["sizes"]), tuple(meta["strides"]), meta["offset"]
+def _now(place: Any, numbers: Any) -> Any:
+    """A place, or something of one, in this call."""
+    if type(place) is tuple:
+        return tuple([_now(part, numbers) for part in place])
+    return numbers[place[0]] if type(place) is list else place
 
 
 def _new(at: int, meta: dict[str, Any]) -> tuple[Any, ...]:
-    """A result that is new memory, as _TorchGraph takes it."""
-    if not _is_fixed(meta):
-        raise NotImplementedError("a result of the graph has sizes that are not known")
-    strides = meta["strides"]
-    order = sorted(range(len(strides)), key=lambda d: (-strides[d], d))
-    return ("new", at, (getattr(cresset, meta["dtype"]), *order), tuple(meta["sizes"]), tuple(strides))
+    """A result that is new memory, as _TorchGraph takes it: the texts of sizes that differ from call to call."""
+    return ("new", at, (getattr(cresset, meta["dtype"]), *range(len(meta["sizes"]))), tuple(meta["sizes"]),
+            tuple(meta["strides"]))
 
 
 def _compile(graph: Any, ninputs: int, results: Iterable[tuple[Any, ...]], native: bool,
@@ -102,6 +125,8 @@ class Plan:
         self.shape = shape = Shape(graph)
         self.given = len(shape.outputs)  # what the program gets; behind it, what some of that are views of
         self._check_kinds()
+        if shape.varies:
+            _C._check_layouts(graph, examples)
         self._check_quiet_views(examples, records)
         roots = self._shared_roots()
         if roots:
@@ -121,6 +146,7 @@ class Plan:
             wrt = tuple(i in set(self.wanted) for i in range(len(examples)))
             self.live = set(_C._differentiate(self.graph, wrt, None)[3])
         self.kept: list[int] = []       # outputs of the functional graph that are the code's results
+        self.sizes = Sizes()            # of views; behind the results
         self.outputs = [self._output(k) for k in range(self.given)]
         written = [(k, shape.written.get(shape.memory(shape.outputs[at]), 0)) for k, at in enumerate(self.kept)]
         self.result_bumps = [(k, n) for k, n in written if n]
@@ -183,7 +209,7 @@ class Plan:
         same = value["meta"]["dtype"] == whole["meta"]["dtype"]
         lazy = value["meta"]["conj"] or value["meta"]["neg"]
         if memory in shape.inputs:
-            if not same or lazy or not _is_fixed(value["meta"]):
+            if not same or lazy:
                 raise NotImplementedError("an output is a view of an input that is not taken again")
             return self._view("input", shape.inputs.index(memory), value["meta"], k)
         others = [n for n in shape.outputs if n is not None and shape.memory(n) == memory and n != name]
@@ -191,14 +217,14 @@ class Plan:
             raise NotImplementedError("an output has a minus or conjugation to be carried out")
         if not others:
             return ("result", self._keep(k))   # nobody sees what it is a view of
-        if memory in others and same and not shape.written.get(memory) and _is_fixed(value["meta"]):
+        if memory in others and same and not shape.written.get(memory):
             return self._view("result", self._keep(shape.outputs.index(memory)), value["meta"], k)
         raise NotImplementedError("several outputs are views of one tensor that is none of them")
 
     def _view(self, kind: str, at: int, meta: dict[str, Any], k: int) -> tuple[Any, ...]:
         detach = self.shape.detached(self.shape.outputs[k])
-        through = (detach, *_place(self.shape.values[detach]["meta"])) if detach else None
-        return ("view", kind, at, _place(meta), through, not self.wanted or k in self.live)
+        through = (detach, *self.sizes.place(self.shape.values[detach]["meta"])) if detach else None
+        return ("view", kind, at, self.sizes.place(meta), through, not self.wanted or k in self.live)
 
     # ---- code ----
 
@@ -209,11 +235,12 @@ class Plan:
                      else shape.values[shape.outputs[at]]["meta"]) for at in self.kept]
 
     def inference(self) -> Any:
-        return _compile(self.graph, len(self.shape.inputs), self.results(self.functional), self.native, self.mutated)
+        rows = self.results(self.functional) + self.sizes.rows()
+        return _compile(self.graph, len(self.shape.inputs), rows, self.native, self.mutated)
 
     def is_plain(self) -> bool:
         """Are the code's results the outputs?"""
-        if self.mutated or self.result_bumps:
+        if self.mutated or self.result_bumps or self.sizes.texts:
             return False
         return self.outputs == [("result", k) for k in range(len(self.kept))]
 
@@ -225,8 +252,10 @@ def _take(base: torch.Tensor, place: tuple[Any, ...]) -> torch.Tensor:
 
 def _views(plan: Plan) -> Callable[[Any, Any], list[Any]]:
     """What makes the outputs of the inputs and the code's results."""
+    nresults, varies = len(plan.kept), bool(plan.sizes.texts)
+
     def view(inputs: Any, results: Any, detached: dict[str, Any], row: tuple[Any, ...]) -> Any:
-        kind, at, place, through, history = row
+        kind, at, place, through, history = _now(row, results[nresults:]) if varies else row
         base = (inputs if kind == "input" else results)[at]
         if through:  # others may be views of the same
             name, *whole = through
@@ -294,7 +323,7 @@ def _with_epilogue(plan: Plan, code: Any) -> Any:
 
 def _as(grad: torch.Tensor | None, row: tuple[Any, ...]) -> torch.Tensor:
     """A tangent laid out as the backward graph expects it, zeros where nobody gave one."""
-    _, _, (dtype, *_), sizes, strides = row
+    dtype, sizes, strides = row
     if grad is None:
         return torch.empty_strided(sizes, strides, dtype=_TORCH[dtype]).zero_()
     if grad.stride() == strides and type(grad) is torch.Tensor and not grad._is_zerotensor():
@@ -319,21 +348,25 @@ class Training:
         joint, primals, forward_results, tangents = _C._differentiate(plan.graph, wrt, through)
         forward, backward, self.nsaved, self.nnumbers, _ = _C._partition(joint, primals, forward_results)
         self.differentiable = [plan.kept.index(k) for k in tangents]
-        shape = Shape(forward)
-        rows = plan.results(shape)
+        shape, places = Shape(forward), Shape(backward)
+        self.rows = self._tangent_rows(places)
+        rows = plan.results(shape) + plan.sizes.rows()
         self.hidden = [k for k in range(len(plan.kept)) if k not in set(self.differentiable)]
-        self.saved, extra = self._find_saved(shape, noutputs)
         self.nresults = len(rows)
+        self.saved, extra = self._find_saved(shape, noutputs)
         self.forward = _compile(forward, ninputs, (*rows, *extra), plan.native, plan.mutated)
-        places = Shape(backward)
         # an input that nothing depends on is none of the node's: the walk would go into what made it
         self.wanted = [i for i in plan.wanted if places.outputs[i] is not None] or plan.wanted
         self.backward = _compile(backward, self.nnumbers + self.nsaved + len(tangents), self._gradients(places),
                                  plan.native)
-        first = self.nnumbers + self.nsaved
-        self.rows = [_new(0, places.values[name]["meta"]) for name in places.inputs[first:]]
         self.tangents, self.live_by = tangents, {}
         self.function = _make_function(self)
+
+    def _tangent_rows(self, backward: Shape) -> list[tuple[Any, ...]]:
+        """(dtype, sizes, strides) of each tangent, as the backward graph expects it."""
+        metas = [backward.values[name]["meta"] for name in backward.inputs[self.nnumbers + self.nsaved:]]
+        numbers = self.plan.sizes.numbers
+        return [(getattr(cresset, m["dtype"]), numbers(m["sizes"]), numbers(m["strides"])) for m in metas]
 
     def _find_saved(self, shape: Shape, noutputs: int) -> tuple[list[tuple[str, int]], list[tuple[Any, ...]]]:
         """Of each saved tensor: an input, a result, or another thing that the code gives."""
@@ -346,9 +379,9 @@ class Training:
             elif name in names:
                 where.append(("result", names.index(name)))
             else:
-                where.append(("extra", len(names) + len(extra)))
+                where.append(("extra", self.nresults + len(extra)))
                 extra.append(("given", at))
-        self.number_at = len(names) + len(extra)
+        self.number_at = self.nresults + len(extra)
         extra += [("number", noutputs + self.nsaved + k) for k in range(self.nnumbers)]
         return where, extra
 
@@ -375,6 +408,7 @@ def _make_function(t: Training) -> Any:
     wanted, mutated = t.wanted, set(plan.mutated)
     first_extra, number_at, code = t.nresults, t.number_at, t.forward
     saved_of = [(kind == "input", at) for kind, at in t.saved]
+    first_size, varies = len(plan.kept), bool(plan.sizes.texts)
 
     class Captured(torch.autograd.Function):
         """A captured graph."""
@@ -389,6 +423,8 @@ def _make_function(t: Training) -> Any:
                     (inputs[at].clone() if at in mutated else inputs[at]) if is_input else given[at]
                     for is_input, at in saved_of])
             ctx.numbers = given[number_at:]
+            if varies:
+                ctx.sizes = given[first_size:first_extra]
             ctx.set_materialize_grads(False)
             results = tuple(given[:first_extra])
             if t.hidden:
@@ -403,7 +439,8 @@ def _make_function(t: Training) -> Any:
             due = [grads[k] for k in t.differentiable]
             if all(g is None for g in due):
                 return (None,) * (1 + len(wanted))
-            tangents = [_as(g, row) for g, row in zip(due, t.rows)]
+            rows = [_now(row, ctx.sizes) for row in t.rows] if varies else t.rows
+            tangents = [_as(g, row) for g, row in zip(due, rows)]
             gradients = t.backward([*ctx.numbers, *ctx.saved_tensors, *tangents])
             if any(g is None for g in due):
                 gradients = t.without(gradients, due)
