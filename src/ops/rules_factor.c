@@ -156,9 +156,9 @@ cr_status shape_lstsq(cr_rule *r) { /* self, b, rcond: batches are the same */
     cr_dim size[CR_MAX_RANK];
     CR_TRY(check_kind(r, 0));
     CR_TRY(check_same(r, 0, 1));
+    if (b->rank != a->rank) return CR_FAIL(CR_ERUNTIME, "%s: self and b must have as many dimensions", op_name(r));
     memcpy(size, a->size, (size_t)a->rank * sizeof *size);
     size[a->rank - 1] = b->size[b->rank - 1];
-    if (b->rank != a->rank) return CR_FAIL(CR_ERUNTIME, "%s: self and b must have as many dimensions", op_name(r));
     CR_TRY(cr_rule_require_sizes(r, 1, a->rank, size));
     size[a->rank - 2] = a->size[a->rank - 1];
     CR_TRY(cr_rule_add_dense(r, r->result, a->rank, size));

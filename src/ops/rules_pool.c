@@ -221,9 +221,11 @@ cr_status check_fractional_pool(cr_rule *r) { /* self, kernel_size, output_size,
     CR_TRY(cr_rule_exact_ints(r, 1, spatial, kernel));
     CR_TRY(cr_rule_exact_ints(r, 2, spatial, output));
     int batch = self->rank - spatial - 1;
-    for (int d = 0; d < spatial; d++)
+    for (int d = 0; d < spatial; d++) {
+        CR_TRY(cr_dim_require(r->env, kernel[d], CR_GE, 0, "fractional pooling: kernel_size must not be negative"));
         CR_TRY(cr_dim_require(r->env, cr_dim_sub(r->env, cr_dim_add(r->env, output[d], kernel[d]), 1), CR_LE,
                               self->size[batch + 1 + d], "fractional pooling: the windows must fit into the input"));
+    }
     if (u->dtype != self->dtype)
         return CR_FAIL(CR_ERUNTIME, "%s: random_samples must have the input's dtype %s, got %s", r->op->schema.name,
                        rt_dtype_name(self->dtype), rt_dtype_name(u->dtype));

@@ -307,3 +307,16 @@ def test_one_hot_of_the_last_integer():
 def test_packing_no_weights_for_immensely_many_groups():
     for shape in ((0, 0, 0, 0), (0, 5, 3, 3)):
         assert cresset.ops.cresset.pack_conv(cresset.ones(*shape), 2**40).numel() == 0
+
+
+def test_windows_of_fractional_pools_are_not_negative():
+    drawn = cresset.full((1, 1, 3), 0.5)
+    refused(lambda: aten.fractional_max_pool3d(x5, [-2**62, 2, 2], [3, 3, 1], drawn), "must not be negative")
+    refused(lambda: aten.fractional_max_pool2d(x4, [2, -1], [3, 3], drawn[..., :2]), "must not be negative")
+
+
+@pytest.mark.parametrize("right", [(), (4,), (1, 4, 4)])
+def test_least_squares_has_a_right_side_of_as_many_dimensions(right):
+    for full in (False, True):
+        refused(lambda: cresset.ops.cresset.lstsq(cresset.ones(4, 4), cresset.ones(right), None, full),
+                "as many dimensions")
