@@ -299,9 +299,13 @@ static int compile_graph(const cr_dispatcher *d, cr_entry *e, PyObject *const *s
     PyObject *graph = cr_py_graph_new(e->graph), *examples = graph ? PyList_New(0) : NULL;
     for (uint32_t i = 0; examples && i < e->ninputs; i++)
         if (PyList_Append(examples, slots[e->inputs[i]])) Py_CLEAR(examples);
-    PyObject *made = examples ? PyObject_CallFunctionObjArgs(d->backend, graph, examples, NULL) : NULL;
+    PyObject *name = examples && e->frontend->build ? PyUnicode_FromString(e->frontend->name) : NULL;
+    bool ready = examples && !PyErr_Occurred();
+    PyObject *made = ready ? PyObject_CallFunctionObjArgs(d->backend, graph, examples, name, NULL) : NULL;
+    Py_XDECREF(name);
     Py_XDECREF(graph);
     Py_XDECREF(examples);
+    if (!made && e->frontend->build) return cr_entry_refuse(e);
     if (made && !PyCallable_Check(made)) {
         PyErr_Format(PyExc_TypeError, "the backend returned a %s, which cannot be called", Py_TYPE(made)->tp_name);
         Py_CLEAR(made);

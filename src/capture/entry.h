@@ -52,6 +52,7 @@ typedef struct cr_entry {
     cr_tier *tier;        /* native code in its place, when there is some; NULL: none is wanted */
     cr_ahead *ahead;      /* the graph without its writes, with its gradients; run in its place. NULL: none needed */
     PyObject *compiled;   /* what a Python backend, or the front end, made of the graph; NULL: the plan is run */
+    bool own;             /* ... the front end: where it fails nothing has happened, and the call runs plain */
     size_t ops;           /* calls in the graph */
     bool draws;           /* some op draws random numbers */
     bool writes;          /* ... writes to an input */
@@ -78,6 +79,8 @@ void cr_entry_release(cr_entry *e);
  * inputs becomes one that does not (ahead.h), and where that cannot be the entry runs plain. `slots`: as its guards
  * filled them. -1: exception. */
 int cr_entry_build(cr_entry *e, PyObject *const *slots, bool native);
+/* NotImplementedError, raised while code was made: it is why the entry runs plain. -1: another exception. */
+int cr_entry_refuse(cr_entry *e);
 const char *cr_entry_tier(const cr_entry *e); /* who runs the graph, or why it is not native; NULL: there is none */
 void cr_entry_wait(cr_entry *e);              /* until native code that is being built is there; without the GIL */
 /* Runs it on slots that its guards filled. 1: *result, or where it resumes `state`: e->state.n owned references; 0: the

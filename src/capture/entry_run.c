@@ -36,7 +36,11 @@ static int build_foreign(cr_entry *e, PyObject *const *slots, bool native) {
         PyTuple_SET_ITEM(examples, i, Py_NewRef(slots[e->inputs[i]]));
     e->compiled = examples ? e->frontend->build(e->graph, examples, e->records, native) : NULL;
     Py_XDECREF(examples);
-    if (e->compiled) return 0;
+    e->own = true;
+    return e->compiled ? 0 : cr_entry_refuse(e);
+}
+
+int cr_entry_refuse(cr_entry *e) {
     if (!PyErr_ExceptionMatches(PyExc_NotImplementedError)) return -1;
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -298,7 +302,7 @@ static int run_compiled(run *r, PyObject **outputs) {
     PyObject *given = PyObject_Vectorcall(e->compiled, args, e->ninputs, NULL);
     for (uint32_t i = 0; i < e->ninputs; i++) Py_DECREF(args[i]);
     if (args != few) PyMem_Free(args);
-    if (!given && e->frontend->build && PyErr_ExceptionMatches(PyExc_Exception)) return PyErr_Clear(), 0;
+    if (!given && e->own && PyErr_ExceptionMatches(PyExc_Exception)) return PyErr_Clear(), 0;
     if (!given) return -1;
     *outputs = PyTuple_Check(given) || PyList_Check(given) ? Py_NewRef(given) : PyTuple_Pack(1, given);
     Py_DECREF(given);

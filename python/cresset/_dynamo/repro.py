@@ -125,7 +125,7 @@ def write(graph: Any, inputs: list[Any], backend: Any, why: str) -> pathlib.Path
                     "compiled = backend(cresset.fx.GraphModule.from_graph(graph), inputs)\n"
                     "assert callable(compiled), f'the backend returned a {type(compiled).__name__}'\n"
                     "from cresset._dynamo.backends.calling import differs\n"
-                    "assert (wrong := differs(graph, compiled, inputs)) is None, wrong\n")
+                    "assert (wrong := differs(graph.run, compiled, inputs)) is None, wrong\n")
     return path
 
 
@@ -136,4 +136,4 @@ def _fails(backend: Any, graph: Any, inputs: list[Any]) -> bool:
         made = backend(GraphModule.from_graph(graph), inputs)
     except Exception:
         return True
-    return not callable(made) or differs(graph, made, inputs) is not None
+    return not callable(made) or differs(graph.run, made, inputs) is not None

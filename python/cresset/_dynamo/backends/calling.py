@@ -2,6 +2,7 @@
 down as `config` asks (suppress_errors, verify_correctness, repro_after)."""
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any, Callable
 
@@ -25,36 +26,46 @@ def _results(made: Any) -> list[Any]:
     return list(made) if isinstance(made, (tuple, list)) else [made]
 
 
-def differs(graph: Any, made: Callable[..., Any], inputs: list[Any]) -> str | None:
-    """What of the results is not the graph's, on copies of the inputs; None: nothing."""
-    import cresset
-    state = cresset.get_rng_state()
-    want = _results(graph.run(*_clones(inputs)))
-    cresset.set_rng_state(state)
+def differs(own: Callable[..., Any], made: Callable[..., Any], inputs: list[Any],
+            library: str = "cresset") -> str | None:
+    """What of the results is not the graph's own, on copies of the inputs; None: nothing."""
+    of = sys.modules[library]
+    state = of.get_rng_state()
+    want = _results(own(*_clones(inputs)))
+    of.set_rng_state(state)
     got = _results(made(*_clones(inputs)))
-    cresset.set_rng_state(state)
+    of.set_rng_state(state)
     if len(got) != len(want):
         return f"it gives {len(got)} results, the graph {len(want)}"
     for i, (ours, theirs) in enumerate(zip(got, want)):
         if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
             return f"result {i} is {ours.dtype} {list(ours.shape)}, the graph's {theirs.dtype} {list(theirs.shape)}"
-        if not cresset.allclose(ours.detach(), theirs.detach(), rtol=1e-3, atol=1e-4, equal_nan=True):
+        if not of.allclose(ours.detach(), theirs.detach(), rtol=1e-3, atol=1e-4, equal_nan=True):
             return f"result {i} differs by {(ours.detach() - theirs.detach()).abs().max().item()}"
     return None
 
 
+def _shown(graph: Any, library: str) -> tuple[Any, Callable[..., Any]]:
+    """The graph as the backend gets it, and what carries it out. NotImplementedError: PyTorch cannot show it."""
+    if library == "cresset":
+        return GraphModule.from_graph(graph), graph.run
+    from cresset._torch import view
+    return view.module_of(graph), view.module_of(graph)
+
+
 class Backend:
-    """Called with (graph, example inputs) when something was captured."""
+    """Called with (graph, example inputs) when something was captured; library: whose tensors they are."""
 
     def __init__(self, function: Callable[..., Any]):
         self.function = function
         self.name = _name_of(function)
 
-    def __call__(self, graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    def __call__(self, graph: Any, example_inputs: list[Any], library: str = "cresset") -> Callable[..., Any]:
+        module, own = _shown(graph, library)
         try:
-            made = self._compiled(graph, example_inputs)
+            made = self._compiled(module, own, example_inputs, library)
         except BackendCompilerFailed as error:
-            if config.repro_after:
+            if config.repro_after and library == "cresset":
                 from cresset._dynamo import repro
                 error.args = (f"{error.args[0]}\n  written to reproduce it: "
                               f"{repro.write(graph, example_inputs, self.function, str(error))}",)
@@ -62,16 +73,17 @@ class Backend:
                 raise
             warnings.warn(f"{error}\n  config.suppress_errors is on: the graph runs as it is", RuntimeWarning,
                           stacklevel=2)
-            made = graph.run
+            made = own
         return self._entered(made)
 
     def get_compiler_config(self) -> Any:
         told = getattr(self.function, "get_compiler_config", None)
         return told() if told else None
 
-    def _compiled(self, graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    def _compiled(self, module: Any, own: Callable[..., Any], example_inputs: list[Any],
+                  library: str) -> Callable[..., Any]:
         try:
-            made = self.function(GraphModule.from_graph(graph), example_inputs)
+            made = self.function(module, example_inputs)
         except Exception as error:
             raise BackendCompilerFailed(f"backend {self.name!r} raised {type(error).__name__}: {error}",
                                         self.function, error) from error
@@ -79,7 +91,7 @@ class Backend:
             raise BackendCompilerFailed(f"backend {self.name!r} returned a {type(made).__name__}, which cannot be "
                                         "called: return a function of the graph's inputs, as the module itself is",
                                         self.function)
-        if config.verify_correctness and (wrong := differs(graph, made, example_inputs)):
+        if config.verify_correctness and (wrong := differs(own, made, example_inputs, library)):
             raise BackendCompilerFailed(f"backend {self.name!r} computes something else than the graph: {wrong} "
                                         "(config.verify_correctness)", self.function)
         return made
