@@ -401,3 +401,7 @@ def _associative_real(combine_fn: Callable[..., Any], flat: list[Any], spec: Any
         now = leaves
         parts.append(now)
     return tree_unflatten(_back(dim, reverse, _stacked(parts)), spec)
+
+
+for _op in (cond, while_loop, map, scan, associative_scan):
+    _op._cresset_rule = "run"  # type: ignore[attr-defined]  # an export does not look into them (capture/rules.c)

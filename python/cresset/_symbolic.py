@@ -274,3 +274,8 @@ def symbolic_builtins():
             _inside -= 1
             if _inside == 0:
                 builtins.max, builtins.min = _plain_max, _plain_min
+
+
+for _function in (sym_max, sym_min, sym_int, sym_float, sym_not, sym_ite, sym_sqrt, _check, _check_value, _check_index,
+                  _check_type, _check_not_implemented, _check_is_size, _constrain_as_value, _constrain_as_size):
+    _function._cresset_rule = "run"  # type: ignore[attr-defined]  # an export does not look into them (capture/rules.c)

@@ -85,7 +85,7 @@ def load_cache_artifacts(serialized_artifacts):
 
 def is_exporting():
     """Is an export recording this call?"""
-    return _C._exporting() is not None
+    return _C._is_exporting()
 
 
 def is_dynamo_compiling():

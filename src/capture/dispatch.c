@@ -18,6 +18,10 @@ static _Thread_local int plain_depth, run_only_depth;
 static _Thread_local bool capturing, asked;
 
 bool cr_is_capturing(void) { return asked = true, capturing; }
+bool cr_set_capturing(bool on) {
+    bool before = capturing;
+    return capturing = on, before;
+}
 void cr_plain_begin(void) { plain_depth++; }
 void cr_plain_end(void) { plain_depth--; }
 void cr_run_only_begin(void) { run_only_depth++; }
@@ -116,15 +120,15 @@ typedef struct request {
     int depth; /* of the frame's stack */
 } request;
 
-static int begin_call(cr_capture *c, const request *r, PyObject *function) {
-    Py_ssize_t total = r->nargs + (r->kwnames ? PyTuple_GET_SIZE(r->kwnames) : 0);
+int cr_begin_call(cr_capture *c, PyObject *function, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
     PyObject **values = PyMem_Calloc((size_t)total + 1, sizeof *values);
     int failed = values ? 0 : (PyErr_NoMemory(), -1);
     for (Py_ssize_t i = 0; !failed && i < total; i++) {
         int32_t source = cr_source(&c->guards, CR_READ_ARGUMENT, 0, NULL, (int32_t)i);
-        failed = source < 0 || !(values[i] = cr_pending(c, r->args[i], source));
+        failed = source < 0 || !(values[i] = cr_pending(c, args[i], source));
     }
-    if (!failed) failed = cr_push_call(c, function, values, r->nargs, r->kwnames);
+    if (!failed) failed = cr_push_call(c, function, values, nargs, kwnames);
     for (Py_ssize_t i = 0; values && i < total; i++) Py_XDECREF(values[i]);
     PyMem_Free(values);
     return failed ? -1 : 0;
@@ -157,7 +161,7 @@ static int begin(cr_capture *c, const request *r) {
     int32_t at = cr_source(&c->guards, CR_READ_FUNCTION, 0, NULL, 0);
     PyObject *function = at < 0 ? NULL : cr_wrap(c, r->function, at);
     if (!function) return -1;
-    int failed = r->at < 0 ? begin_call(c, r, function) : begin_frame(c, r, function);
+    int failed = r->at < 0 ? cr_begin_call(c, function, r->args, r->nargs, r->kwnames) : begin_frame(c, r, function);
     Py_DECREF(function);
     return failed;
 }

@@ -368,6 +368,8 @@ static int make(builder *b, PyObject *value, uint32_t *at) {
         failed = add_row(b, (cr_make){ CR_MAKE_SLOT, (uint32_t)cr_source_of(value), 0, NULL }, at);
     else if (cr_find_known(b->c, value, &known))
         failed = add_row(b, (cr_make){ CR_MAKE_SLOT, (uint32_t)b->c->known.at[known].source, 0, NULL }, at);
+    else if (b->c->tracer && (cr_is_tensor_value(value) || cr_is_open(value))) /* the exporter's */
+        failed = add_row(b, (cr_make){ CR_MAKE_CONSTANT, 0, 0, value }, at);
     else if (cr_is_tensor_value(value)) failed = make_output(b, value, at);
     else if (cr_is_open(value)) failed = make_number(b, value, at);
     else if (cr_is_plain_constant(value) || cr_is_held_constant(value) || PyRange_Check(value) ||
@@ -558,7 +560,8 @@ static int finish_graph(builder *b) {
 
 static int describe(builder *b) {
     b->e->next = b->c->returned;
-    return add_effects(b) || add_stores(b) || make(b, b->c->result, &b->e->result) ? -1 : finish_graph(b);
+    if (add_effects(b) || add_stores(b) || make(b, b->c->result, &b->e->result)) return -1;
+    return b->c->tracer ? 0 : finish_graph(b);
 }
 
 /* The state in which the call goes on. */

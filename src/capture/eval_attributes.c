@@ -50,7 +50,8 @@ static int tensor_attribute(cr_capture *c, PyObject *value, PyObject *name, PyOb
             return found(cr_wrap_read(c, CR_READ_KEY, source, dict, name, 0), out);
         }
     }
-    if (!fe->is_captured(name))
+    bool exported = c->tracer && !fe->borrow; /* an exporter's fakes know what they can answer */
+    if (!exported && !fe->is_captured(name))
         return cr_break(c, "the attribute '%U' of a tensor is read, which capture does not follow", name);
     if (found(PyObject_GetAttr(value, name), out) < 0 || !(*out = cr_translate(c, *out))) return -1;
     if (!cr_check_result(c, *out)) return FOUND;
@@ -301,8 +302,20 @@ int cr_object_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject
     return source < -1 ? -1 : call_getter(c, token, getattr, source, name);
 }
 
+/* Of threading.local, in an export: what is there now. */
+static int thread_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
+    PyObject *value = PyObject_GetAttr(cr_real(token), name);
+    if (value && !cr_is_constant(value)) {
+        cr_break(c, "an object of class %s is read from a thread's own variables", Py_TYPE(value)->tp_name);
+        Py_CLEAR(value);
+    }
+    return (*out = value) ? 1 : -1;
+}
+
 static int object_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
     PyObject *function = NULL, *args[2] = { token, name };
+    if (c->tracer && !strcmp(cr_class_in_c(Py_TYPE(cr_real(token)))->tp_name, "_thread._local"))
+        return thread_attribute(c, token, name, out);
     if (!has_own_getattribute(Py_TYPE(cr_real(token)))) return cr_object_attribute(c, token, name, out);
     int r = cr_class_special(c, token, "__getattribute__", &function);
     PyObject *unused, *second = find_getattr(Py_TYPE(cr_real(token)), &unused);
@@ -325,9 +338,9 @@ static int module_attribute(cr_capture *c, PyObject *token, PyObject *name, PyOb
     if (!module) return -1;
     if (strcmp(module, "cresset") && strncmp(module, "cresset.", 8))
         return cr_break(c, "module '%s' has no '%U' of its own", module, name);
-    cr_trace_end(c->trace);
+    cr_call_mode paused = cr_pause(c);
     PyObject *made = PyObject_GetAttr(real, name);
-    cr_trace_begin(c->trace, true);
+    cr_go_on(c, paused);
     if (!made) return -1;
     Py_DECREF(made);
     if (cr_read_now(CR_READ_KEY, dict, name, 0)) return found(cr_wrap_read(c, CR_READ_KEY, at, dict, name, 0), out);

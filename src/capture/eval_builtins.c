@@ -256,10 +256,11 @@ static int call_iter(cr_capture *c, cr_call_frame *f, const arguments *a, PyObje
 int cr_switch_grad(cr_capture *c, const cr_arguments *a, bool *before) {
     int on = a->n == 1 && cr_is_constant(a->at[0]) ? PyObject_IsTrue(a->at[0]) : -1;
     if (on < 0) return cr_break(c, "the gradient mode is set to something that is no constant");
-    if (on && !c->grad) return cr_break(c, "gradients are switched on in a function that is called without them");
+    if (on && !c->grad && !c->tracer)
+        return cr_break(c, "gradients are switched on in a function that is called without them");
     *before = cr_ambient_get()->grad;
     cr_ambient_get()->grad = on;
-    return 0;
+    return c->tracer ? cr_py_note_grad_mode(on) : 0;
 }
 
 static int set_grad(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
@@ -286,6 +287,8 @@ static const rule builtins[] = {
 
 static const rule own[] = { /* _exporting(): None wherever a capture is; _function, _packet: the same op for ever */
     { "_exporting", ANY, NULL },
+    { "_is_exporting", ANY, NULL },
+    { "_populated_tensor_type", ANY, NULL },
     { "is_grad_enabled", ANY, NULL },
     { "get_default_dtype", ANY, NULL }, /* of the surroundings, which an entry is for */
     { "_set_grad_enabled", SPECIAL, set_grad },
@@ -591,9 +594,10 @@ static int make_tensor(cr_capture *c, cr_call_frame *f, PyObject *callable, cons
     for (Py_ssize_t k = 0; a->kwnames && k < PyTuple_GET_SIZE(a->kwnames); k++)
         if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(a->kwnames, k), "requires_grad"))
             return refuse(c, callable, " with requires_grad");
-    cr_trace_end(c->trace);
+    if (c->tracer) return cr_give(c, f, PyObject_Vectorcall(callable, a->at, (size_t)a->n, a->kwnames));
+    cr_call_mode paused = cr_pause(c);
     PyObject *made = PyObject_Vectorcall(callable, a->at, (size_t)a->n, a->kwnames);
-    cr_trace_begin(c->trace, true);
+    cr_go_on(c, paused);
     PyObject *copy = made ? PyObject_CallMethod(made, "clone", NULL) : NULL;
     Py_XDECREF(made);
     return cr_give(c, f, copy);
@@ -644,6 +648,7 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     if (is_item_of_dict(c, callable, &a))
         return cr_give(c, f, cr_wrap_read(c, CR_READ_KEY, cr_source_of(args[0]), cr_real(args[0]), args[1], 0));
     int on = rule_of(callable, &a, &written);
+    if (on < 0 && c->tracer && cr_strict_drops(callable)) return cr_give(c, f, Py_NewRef(Py_None));
     if (on < 0) return refuse(c, callable, "");
     if (on == SPECIAL) {
         if (kwnames) return refuse(c, callable, " with keywords");

@@ -156,6 +156,7 @@ int cr_push_call(cr_capture *c, PyObject *function, PyObject *const *args, Py_ss
     /* A call that does not fit is reported where it is made. */
     cr_call_frame *made = b.frame;
     int failed = bind_arguments(&b, args, nargs, kwnames);
+    if (!failed && c->tracer) failed = cr_strict_enter(c, made);
     if (failed && made->back) cr_pop_frame(c);
     return failed;
 }
@@ -244,6 +245,7 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
         int signature = cr_call_signature(c, f, token, &(cr_arguments){ args, nargs, kwnames });
         if (signature != 1) return signature;
         int foreign = cr_call_foreign(c, f, real, &(cr_arguments){ args, nargs, kwnames });
+        if (foreign == 1 && c->tracer && cr_strict_drops(real)) return cr_push(f, Py_NewRef(Py_None)), 0;
         if (foreign == 1) return cr_push_call(c, token, args, nargs, kwnames);
         PyObject *code = PyFunction_GET_CODE(real);
         return foreign || cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_CODE, code) ? -1 : 0;

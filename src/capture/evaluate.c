@@ -42,6 +42,11 @@ static void break_on_data(cr_capture *c) {
 /* What the program would raise here, it raises when the call runs plain. Ctrl-C and the like are the caller's. */
 static int end_by_exception(cr_capture *c) {
     PyObject *type, *value, *trace, *raised = cr_take_raised(c);
+    if (c->tracer && !PyErr_ExceptionMatches(cr_break_error)) { /* an exporter's caller sees it */
+        if (raised) PyErr_SetObject((PyObject *)Py_TYPE(cr_real(raised)), cr_real(raised));
+        Py_XDECREF(raised);
+        return -1;
+    }
     if (raised) {
         PyObject *text = PyObject_Str(cr_real(raised));
         PyErr_Clear();
@@ -68,9 +73,10 @@ static int end_by_exception(cr_capture *c) {
 
 /* A signal's handler is no part of the program: what it computes is not recorded. */
 static int look_for_signals(cr_capture *c) {
-    if (!c->plain) cr_trace_end(c->trace);
+    if (c->plain) return PyErr_CheckSignals();
+    cr_call_mode paused = cr_pause(c);
     int raised = PyErr_CheckSignals();
-    if (!c->plain) cr_trace_begin(c->trace, true);
+    cr_go_on(c, paused);
     return raised;
 }
 
@@ -127,7 +133,7 @@ int cr_evaluate(cr_capture *c) {
     int failed = evaluate(c);
     bool changed = cr_ambient_get()->grad != c->grad, others = has_other_surroundings(c);
     cr_frontend_cresset.set_ambient(c->outer);
-    if (failed || !(changed || others) || c->plain) return failed;
+    if (failed || !(changed || others) || c->plain || c->tracer) return failed; /* an exporter puts them back */
     return cr_break(c, "the %s another one at the end of the function", changed ? "gradient mode is" :
                     "mode of mixed precision is");
 }
@@ -141,6 +147,7 @@ PyObject *cr_call_now(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObj
 
 void cr_pop_frame(cr_capture *c) {
     cr_call_frame *f = c->frame;
+    if (f->enters) cr_strict_leave(c);
     c->frame = f->back;
     cr_free_frame(f);
 }
@@ -409,9 +416,23 @@ HANDLER(DELETE_GLOBAL) {
 
 /* ---- import: of modules that are there already ---- */
 
+/* An exported program is evaluated instead of run, and the modules that it imports are there afterwards, as if it had
+ * run. */
+static int import_now(const cr_capture *c, PyObject *name) {
+    cr_call_mode paused = cr_pause(c);
+    PyObject *module = PyImport_Import(name);
+    cr_go_on(c, paused);
+    Py_XDECREF(module);
+    return module ? 0 : -1;
+}
+
 static PyObject *module_named(cr_capture *c, PyObject *name) {
     int32_t source = cr_source(&c->guards, CR_READ_MODULE, 0, name, 0);
     PyObject *real = source < 0 ? NULL : cr_read_now(CR_READ_MODULE, NULL, name, 0);
+    if (source >= 0 && !real && c->tracer) {
+        if (import_now(c, name)) return NULL;
+        real = cr_read_now(CR_READ_MODULE, NULL, name, 0);
+    }
     if (source >= 0 && (!real || !PyModule_Check(real)))
         return cr_break(c, "the module '%U' is imported for the first time", name), NULL;
     return real ? cr_wrap(c, real, source) : NULL;

@@ -77,6 +77,7 @@ typedef struct cr_call_frame {
     int top;
     int depth;              /* calls around it that are evaluated */
     int8_t library;         /* is it our own package's? 1, -1: no; 0: nobody has asked */
+    bool enters;            /* an exported module's call: the module stack says so while it lasts */
     bool resumed;           /* it is past its first instructions, which CPython carries out by itself */
     uint8_t gives;          /* what its result must be: cr_gives */
     PyObject *instead;      /* owned: what its caller gets for its result; CR_DELETED: nothing; NULL: the result */
@@ -99,6 +100,8 @@ typedef struct cr_capture {
     long stop;              /* how many of them are carried out: capture ends before the next; -1: all */
     bool stopped_inside;    /* something else of the surroundings is another there: of `with autocast()` */
     bool stopped_grad;      /* the gradient mode there */
+    PyObject *tracer;       /* an exporter's, in whose trace it records (strict.c); borrowed; NULL: it has its own */
+    PyObject *stands;       /* ... what gives the exporter's fake of a tensor; borrowed */
     cr_guards guards;
     cr_map by_real, by_value; /* address -> index of `known` */
     cr_map made;              /* function made here -> source of its owner; `kept` holds them */
@@ -139,9 +142,20 @@ typedef struct cr_capture {
     int room;               /* calls in each other until the program's recursion ends */
 } cr_capture;
 int cr_capture_begin(cr_capture *c, bool plain); /* -1: exception */
+int cr_capture_begin_in(cr_capture *c, PyObject *tracer, PyObject *stands);
 void cr_capture_dispose(cr_capture *c);
+/* strict.c: a frame of an export begins or ends that may be a module's call. -1: exception. */
+int cr_strict_enter(cr_capture *c, cr_call_frame *f);
+void cr_strict_leave(const cr_capture *c);
+bool cr_strict_drops(PyObject *callable); /* print(), warnings and logs: exported programs do without */
+/* The call that is captured, pushed: arguments as its caller gives them. (dispatch.c) */
+int cr_begin_call(cr_capture *c, PyObject *function, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 /* Is this thread capturing? What a program is told that asks (dispatch.c: mostly it is true, and noted). */
 bool cr_is_capturing(void);
+bool cr_set_capturing(bool on); /* what it was */
+/* What runs between is not recorded. An exporter may be in the body of a region, whose trace is another. */
+cr_call_mode cr_pause(const cr_capture *c);
+void cr_go_on(const cr_capture *c, cr_call_mode paused);
 /* Ends the capture: the call runs plain, for this reason. Always -1. */
 int cr_break(cr_capture *c, const char *format, ...);
 /* The value of an object from outside, guarded. New reference; NULL: exception or break. */

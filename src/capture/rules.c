@@ -67,6 +67,24 @@ static int call_recorded(cr_capture *c, cr_call_frame *f, PyObject *function, Py
     return push_known(c, f, function, PyObject_Vectorcall(function, args, (size_t)nargs, kwnames));
 }
 
+/* cond(), _check() and the like, in an export, whose numbers are symbolic: CPython runs it, and what it calls of the
+ * program's is evaluated. */
+static int call_run(cr_capture *c, cr_call_frame *f, PyObject *function, PyObject *const *args, Py_ssize_t nargs,
+                    PyObject *kwnames) {
+    Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0), k = 0;
+    PyObject **given = PyMem_Calloc((size_t)total + 1, sizeof *given);
+    if (!given) return PyErr_NoMemory(), -1;
+    for (; k < total; k++) {
+        bool calls = !is_known_value(args[k], 8) && !cr_is_open(args[k]) && cr_may_be_called(args[k]);
+        if (!(given[k] = calls ? cr_callback_new(c, args[k]) : cr_operand(c, args[k]))) break;
+    }
+    c->on_tensors = true;
+    PyObject *result = k == total ? PyObject_Vectorcall(function, given, (size_t)nargs, kwnames) : NULL;
+    while (k--) Py_DECREF(given[k]);
+    PyMem_Free(given);
+    return result ? cr_push(f, result), 0 : -1;
+}
+
 /* assume_constant_result: called now, for real; what it gives is a constant of the capture. */
 static int call_once(cr_capture *c, cr_call_frame *f, PyObject *function, PyObject *const *args, Py_ssize_t nargs,
                      PyObject *kwnames) {
@@ -80,9 +98,9 @@ static int call_once(cr_capture *c, cr_call_frame *f, PyObject *function, PyObje
         return cr_break(c, "%U(), whose result is said to be constant, is called with a %s that the program computes",
                         ((PyFunctionObject *)function)->func_qualname, Py_TYPE(args[i])->tp_name);
     }
-    cr_trace_end(c->trace);
+    cr_call_mode paused = cr_pause(c);
     PyObject *result = PyObject_Vectorcall(function, real, (size_t)nargs, kwnames);
-    cr_trace_begin(c->trace, true);
+    cr_go_on(c, paused);
     PyMem_Free(real);
     if (result && !cr_is_constant(result)) {
         cr_break(c,
@@ -128,6 +146,8 @@ int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *
                     PyObject *kwnames) {
     PyObject *function = cr_real(token), *rule = c->plain ? NULL : rule_of(function), *name;
     if (!rule) return PyErr_Occurred() ? -1 : 1;
+    if (!PyUnicode_CompareWithASCIIString(rule, "run"))
+        return c->tracer ? call_run(c, f, function, args, nargs, kwnames) : 1;
     /* nobody looks into it, so all of it is guarded: closure and defaults, too. The entry holds it */
     if (cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, function)) return -1;
     if (!PyUnicode_CompareWithASCIIString(rule, "record")) return call_recorded(c, f, function, args, nargs, kwnames);

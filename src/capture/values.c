@@ -2,7 +2,7 @@
  * of them stands for. */
 #include "capture/evaluate.h"
 
-#include "python/py.h"
+#include "python/tracer.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -132,7 +132,7 @@ static int recursion_room(void) {
 #endif
 }
 
-int cr_capture_begin(cr_capture *c, bool plain) {
+static int begin(cr_capture *c, bool plain) {
     *c = (cr_capture){ .plain = plain, .left = 2000000, .stop = -1, .grad = cr_ambient_get()->grad,
                        .outer = cr_frontend_cresset.ambient(), .room = recursion_room() };
     cr_guards_init(&c->guards);
@@ -142,7 +142,11 @@ int cr_capture_begin(cr_capture *c, bool plain) {
     cr_map_init(&c->constants);
     cr_map_init(&c->owners);
     cr_map_init(&c->payloads);
-    if (!(c->kept = PyList_New(0))) return -1;
+    return (c->kept = PyList_New(0)) ? 0 : -1;
+}
+
+int cr_capture_begin(cr_capture *c, bool plain) {
+    if (begin(c, plain)) return -1;
     if (plain) return 0;
     cr_env *env = NULL;
     cr_status status = cr_env_create(&env);
@@ -151,6 +155,17 @@ int cr_capture_begin(cr_capture *c, bool plain) {
     if (!status) cr_capture_origins(c);
     cr_env_release(env);
     return status ? cr_py_fail(status) : 0;
+}
+
+int cr_capture_begin_in(cr_capture *c, PyObject *tracer, PyObject *stands) {
+    if (begin(c, false)) return -1;
+    c->tracer = tracer;
+    c->stands = stands;
+    c->trace = cr_py_tracer_trace(tracer);
+    cr_fakes_init(&c->fakes, cr_graph_env(cr_trace_graph(c->trace)));
+    if (!(c->numbers = PyMem_Calloc(1, sizeof *c->numbers))) return PyErr_NoMemory(), -1;
+    cr_env_retain(c->numbers->env = c->fakes.env); /* sizes may be open, by the exporter's word */
+    return 0;
 }
 
 void cr_capture_dispose(cr_capture *c) {
@@ -188,8 +203,20 @@ void cr_capture_dispose(cr_capture *c) {
     Py_CLEAR(c->where);
     cr_str_dispose(&c->stack);
     if (c->plain || !c->fakes.env) return;
-    cr_trace_release(c->trace);
+    if (!c->tracer) cr_trace_release(c->trace);
     cr_fakes_dispose(&c->fakes);
+}
+
+cr_call_mode cr_pause(const cr_capture *c) {
+    cr_call_mode *mode = &cr_ambient_get()->mode, paused = *mode;
+    if (c->tracer) *mode = (cr_call_mode){ .autocast = paused.autocast };
+    else cr_trace_end(c->trace);
+    return paused;
+}
+
+void cr_go_on(const cr_capture *c, cr_call_mode paused) {
+    if (c->tracer) cr_ambient_get()->mode = paused;
+    else cr_trace_begin(c->trace, true);
 }
 
 int cr_break(cr_capture *c, const char *format, ...) {
@@ -379,6 +406,18 @@ bool cr_has_finalizer(const PyTypeObject *type) { return type->tp_finalize || ty
 
 /* ---- wrapping ---- */
 
+/* A tensor of a program that is exported is what the exporter says: an input's or parameter's fake, or one with data
+ * that ops make a constant of. Nothing of it is guarded: the program is evaluated once. */
+static PyObject *wrap_exported(cr_capture *c, PyObject *real, int32_t source) {
+    if (cr_use_frontend(c, cr_frontend_of(real))) return NULL;
+    PyObject *value = PyObject_CallOneArg(c->stands, real);
+    if (value && !cr_is_tensor_value(value)) {
+        cr_break(c, "a tensor is used that the program does not have");
+        Py_CLEAR(value);
+    }
+    return know(c, real, value, source, NULL);
+}
+
 static PyObject *wrap_tensor(cr_capture *c, PyObject *real, int32_t source) {
     const cr_frontend *fe = cr_frontend_of(real);
     cr_py_frame frame;
@@ -553,7 +592,8 @@ PyObject *cr_wrap(cr_capture *c, PyObject *real, int32_t source) {
             return NULL;
         return Py_NewRef(known->value);
     }
-    if (cr_is_tensor_value(real)) return wrap_tensor(c, real, source);
+    if (c->tracer && cr_is_open(real)) return Py_NewRef(real);
+    if (cr_is_tensor_value(real)) return c->tracer ? wrap_exported(c, real, source) : wrap_tensor(c, real, source);
     /* a long one is an object like any other: where something is read of it, the capture ends */
     if ((PyTuple_CheckExact(real) || PyList_CheckExact(real)) && Py_SIZE(real) <= MAX_ITEMS)
         return wrap_sequence(c, real, source);

@@ -71,7 +71,7 @@ void cr_py_origins_leave(cr_py_origins *o) {
 
 typedef struct place { const PyCodeObject *code; int at; } place;
 
-static PyObject *source_line(PyObject *filename, int line, PyFrameObject *frame) {
+static PyObject *source_line(const cr_py_spot *spot, int line) {
     static PyObject *getline; /* once */
     if (!getline) {
         PyObject *linecache = PyImport_ImportModule("linecache");
@@ -79,17 +79,18 @@ static PyObject *source_line(PyObject *filename, int line, PyFrameObject *frame)
         Py_XDECREF(linecache);
         if (!getline) return NULL;
     }
-    PyObject *globals = PyFrame_GetGlobals(frame);
-    PyObject *text = PyObject_CallFunction(getline, "OiO", filename, line, globals),
+    PyObject *globals = spot->globals ? Py_NewRef(spot->globals) : PyFrame_GetGlobals((PyFrameObject *)spot->frame);
+    PyObject *text = PyObject_CallFunction(getline, "OiO", spot->code->co_filename, line, globals),
              *stripped = text ? PyObject_CallMethod(text, "strip", NULL) : NULL;
     Py_XDECREF(globals);
     Py_XDECREF(text);
     return stripped;
 }
 
-static cr_status make_line(cr_py_origins *o, PyFrameObject *frame, PyCodeObject *code, const char **out) {
-    int line = PyFrame_GetLineNumber(frame);
-    PyObject *source = source_line(code->co_filename, line, frame);
+static cr_status make_line(cr_py_origins *o, const cr_py_spot *spot, const char **out) {
+    PyCodeObject *code = spot->code;
+    int line = PyCode_Addr2Line(code, spot->at);
+    PyObject *source = source_line(spot, line);
     const char *file = PyUnicode_AsUTF8(code->co_filename), *name = PyUnicode_AsUTF8(code->co_name),
                *text = source ? PyUnicode_AsUTF8(source) : NULL;
     if (!file || !name) PyErr_Clear();
@@ -100,16 +101,16 @@ static cr_status make_line(cr_py_origins *o, PyFrameObject *frame, PyCodeObject 
     return *out ? CR_OK : CR_ENOMEM;
 }
 
-static cr_status find_line(cr_py_origins *o, PyFrameObject *frame, PyCodeObject *code, const char **out) {
+static cr_status find_line(cr_py_origins *o, const cr_py_spot *spot, const char **out) {
     place key;
     uint64_t found;
     memset(&key, 0, sizeof key);
-    key.code = code;
-    key.at = PyFrame_GetLasti(frame);
+    key.code = spot->code;
+    key.at = spot->at;
     if (cr_map_find(&o->lines, &key, sizeof key, &found)) return *out = (const char *)(uintptr_t)found, CR_OK;
-    CR_TRY(make_line(o, frame, code, out));
+    CR_TRY(make_line(o, spot, out));
     if (!o->codes && !(o->codes = PyList_New(0))) return PyErr_Clear(), CR_ENOMEM;
-    if (PyList_Append(o->codes, (PyObject *)code)) return PyErr_Clear(), CR_ENOMEM;
+    if (PyList_Append(o->codes, (PyObject *)spot->code)) return PyErr_Clear(), CR_ENOMEM;
     return cr_map_put(&o->lines, &key, sizeof key, (uint64_t)(uintptr_t)*out);
 }
 
@@ -126,7 +127,8 @@ static bool is_runner(const PyCodeObject *code) {
 static bool is_functional(const PyCodeObject *code) {
     const char *file = PyUnicode_AsUTF8(code->co_filename);
     if (!file) return PyErr_Clear(), false;
-    return strstr(file, "cresset/functional.py") || strstr(file, "cresset/nn/functional");
+    return strstr(file, "cresset/functional.py") || strstr(file, "cresset/nn/functional") ||
+           strstr(file, "torch/functional.py") || strstr(file, "torch/nn/functional.py");
 }
 
 static cr_status count_call(cr_py_origins *o, const char *kind, const char *name, bool again, const char **out) {
@@ -140,8 +142,10 @@ static cr_status count_call(cr_py_origins *o, const char *kind, const char *name
 }
 
 typedef struct walk {
+    cr_py_origins *o;
     const char *lines[64];
     int nlines;
+    bool outside; /* of functional modules */
     PyCodeObject *functional;
     const void *frame;
     int at, outer;
@@ -198,25 +202,28 @@ static cr_status replay_function(cr_py_origins *o, const char **out) {
 
 /* ---- one call ---- */
 
-/* From the innermost frame outwards. */
-static cr_status walk_frames(cr_py_origins *o, walk *w) {
+static cr_status visit(void *to, const cr_py_spot *spot) {
     static PyObject *forward; /* once */
+    walk *w = to;
     if (!forward && !(forward = PyUnicode_InternFromString("forward"))) return PyErr_Clear(), CR_ENOMEM;
+    if (!w->outside && is_functional(spot->code)) {
+        w->functional = spot->code;
+        w->frame = spot->frame;
+        w->at = spot->at;
+    } else if (!w->outside) {
+        w->outside = true;
+        w->outer = spot->at;
+    }
+    if (spot->code->co_name != forward || is_runner(spot->code) || w->nlines == (int)CR_COUNT(w->lines)) return CR_OK;
+    return find_line(w->o, spot, &w->lines[w->nlines++]);
+}
+
+cr_status cr_py_visit_own_frames(cr_py_visit visit_one, void *to) {
     PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
     cr_status status = CR_OK;
-    bool inside = true; /* of functional modules */
     while (frame && !status) {
         PyCodeObject *code = PyFrame_GetCode(frame);
-        if (inside && is_functional(code)) {
-            w->functional = code;
-            w->frame = frame;
-            w->at = PyFrame_GetLasti(frame);
-        } else if (inside) {
-            inside = false;
-            w->outer = PyFrame_GetLasti(frame);
-        }
-        if (code->co_name == forward && !is_runner(code) && w->nlines < (int)CR_COUNT(w->lines))
-            status = find_line(o, frame, code, &w->lines[w->nlines++]);
+        status = visit_one(to, &(cr_py_spot){ frame, code, PyFrame_GetLasti(frame), NULL });
         Py_DECREF(code); /* the frame holds it */
         PyFrameObject *back = PyFrame_GetBack(frame);
         Py_DECREF(frame);
@@ -228,10 +235,10 @@ static cr_status walk_frames(cr_py_origins *o, walk *w) {
 
 cr_status cr_py_origins_find(cr_py_origins *o, const cr_op *op, cr_origin *out) {
     PyGILState_STATE gil = PyGILState_Ensure();
-    walk w = { 0 };
+    walk w = { .o = o };
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    cr_status status = walk_frames(o, &w);
+    cr_status status = o->walk ? o->walk(o->user, visit, &w) : cr_py_visit_own_frames(visit, &w);
     if (!status)
         status = o->function_given ? replay_function(o, &out->source_fn) : find_function(o, &w, op, &out->source_fn);
     reset(&o->text);

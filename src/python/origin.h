@@ -5,8 +5,27 @@
 #include "graph/graph.h"
 #include "python/py.h"
 
+/* A frame that a call came through: CPython's own, or one of a capture. All of it is borrowed. */
+typedef struct cr_py_spot {
+    const void *frame;
+    PyCodeObject *code;
+    int at;               /* the instruction, in bytes */
+    PyObject *globals;    /* NULL: those of `frame`, which is a PyFrameObject */
+} cr_py_spot;
+typedef cr_status (*cr_py_visit)(void *to, const cr_py_spot *spot);
+
+/* The frames of this thread's program, from the innermost outwards: those of the capture that exports it, else
+ * CPython's own. (tracer.c) */
+cr_status cr_py_visit_frames(cr_py_visit visit, void *to);
+cr_status cr_py_visit_own_frames(cr_py_visit visit, void *to);
+/* The innermost line outside of this package: its code, a new reference; NULL: there is none. (shape_type.c) */
+PyCodeObject *cr_py_user_line(int *line);
+
 /* The texts live as long as the finder. */
 typedef struct cr_py_origins {
+    /* Visits the frames, from the innermost outwards. NULL: CPython's own. */
+    cr_status (*walk)(void *user, cr_py_visit visit, void *to);
+    void *user;
     cr_arena arena;
     cr_map lines;         /* (code, instruction) -> text of the frame's two lines */
     cr_map counts;        /* name of a function -> how often it was called */

@@ -1,6 +1,6 @@
 /* shape_type.c: what the export front end needs of a shape environment: symbols of its own making, facts about them,
  * fakes of chosen sizes, and the conditions a program turned out to depend on. */
-#include "python/py.h"
+#include "python/origin.h"
 
 #include "sym/shape.h"
 #include "trace/trace.h"
@@ -122,14 +122,22 @@ static PyObject *shape_equate(PyObject *module, PyObject *args) {
 
 static PyObject *package; /* once: the folder of this package, whose frames are not the user's */
 
-static bool frame_line(PyFrameObject *frame, cr_user_line *out, PyObject **file) {
-    PyCodeObject *code = PyFrame_GetCode(frame);
-    int inside = package ? PyUnicode_Tailmatch(code->co_filename, package, 0, PY_SSIZE_T_MAX, -1) : 0;
-    if (inside) return Py_DECREF(code), false;
-    *file = Py_NewRef(code->co_filename);
-    Py_DECREF(code);
-    out->line = PyFrame_GetLineNumber(frame);
-    return true;
+typedef struct user_spot { PyCodeObject *code; int line; } user_spot; /* code: owned; NULL: not found yet */
+
+static cr_status visit(void *to, const cr_py_spot *spot) {
+    user_spot *u = to;
+    bool inside = package && PyUnicode_Tailmatch(spot->code->co_filename, package, 0, PY_SSIZE_T_MAX, -1);
+    if (u->code || inside) return CR_OK;
+    u->code = (PyCodeObject *)Py_NewRef(spot->code);
+    u->line = PyCode_Addr2Line(spot->code, spot->at);
+    return CR_OK;
+}
+
+PyCodeObject *cr_py_user_line(int *line) {
+    user_spot u = { NULL, 0 };
+    if (cr_py_visit_frames(visit, &u)) PyErr_Clear();
+    *line = u.line;
+    return u.code;
 }
 
 static const char *copied(cr_arena *arena, PyObject *text) {
@@ -140,16 +148,10 @@ static const char *copied(cr_arena *arena, PyObject *text) {
 static cr_status find_origin(void *user, cr_arena *arena, cr_user_line *out) {
     (void)user;
     PyGILState_STATE gil = PyGILState_Ensure(); /* a long computation may have let it go */
-    PyObject *type, *value, *traceback, *file = NULL;
+    PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyFrameObject *frame = PyEval_GetFrame();
-    Py_XINCREF(frame);
-    while (frame && !frame_line(frame, out, &file)) {
-        PyFrameObject *back = PyFrame_GetBack(frame);
-        Py_DECREF(frame);
-        frame = back;
-    }
-    Py_XDECREF(frame);
+    PyCodeObject *code = cr_py_user_line(&out->line);
+    PyObject *file = code ? code->co_filename : NULL;
     if (file) {
         PyObject *lines = PyImport_ImportModule("linecache"),
                  *text = lines ? PyObject_CallMethod(lines, "getline", "Oi", file, out->line) : NULL;
@@ -159,8 +161,8 @@ static cr_status find_origin(void *user, cr_arena *arena, cr_user_line *out) {
         Py_XDECREF(lines);
         Py_XDECREF(text);
         Py_XDECREF(stripped);
-        Py_DECREF(file);
     }
+    Py_XDECREF(code);
     PyErr_Clear();
     PyErr_Restore(type, value, traceback);
     PyGILState_Release(gil);

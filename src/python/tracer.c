@@ -3,11 +3,10 @@
  * A tracer records a module's forward on fakes. State and user inputs are placeholders from the beginning; real tensors
  * that the program meets on its way become further ones, put between state and user inputs, by the name they have in
  * the module or as lifted_tensor_N. It is also the object that modules tell when they are called (enter, leave). */
-#include "python/origin.h"
 #include "python/program.h"
+#include "python/tracer.h"
 
 #include "runtime/rt_random.h"
-#include "trace/trace.h"
 
 typedef struct lifted_version { const cr_tensor *tensor; uint64_t version; } lifted_version; /* kept by the list */
 typedef struct cr_py_tracer {
@@ -85,10 +84,18 @@ cr_status cr_py_fresh(cr_tensor *tensor, bool detach) {
     return status;
 }
 
+cr_status cr_py_visit_frames(cr_py_visit visit, void *to) {
+    const py_tracer *t = cr_ambient_get()->tracer;
+    return t && t->origins.walk ? t->origins.walk(t->origins.user, visit, to) : cr_py_visit_own_frames(visit, to);
+}
+
 /* "model.py:12 in forward: if x.sum() > 0:", the innermost line outside of this package. */
 static PyObject *user_location(void) {
-    PyObject *module = PyImport_ImportModule("cresset.export._location"),
-             *o = module ? PyObject_CallMethod(module, "here", NULL) : NULL;
+    int line;
+    PyCodeObject *code = cr_py_user_line(&line);
+    PyObject *module = code ? PyImport_ImportModule("cresset.export._location") : NULL,
+             *o = module ? PyObject_CallMethod(module, "text", "OiO", code->co_filename, line, code->co_name) : NULL;
+    Py_XDECREF(code);
     Py_XDECREF(module);
     if (!o) PyErr_Clear();
     return o ? o : Py_NewRef(Py_None);
@@ -290,30 +297,43 @@ static void restore_generator(py_tracer *t) {
     t->generator = NULL;
 }
 
-static PyObject *tracer_run(PyObject *self, PyObject *args) {
-    py_tracer *t = (py_tracer *)self;
-    PyObject *fn, *given, *keywords;
-    if (!PyArg_ParseTuple(args, "OO!O!:run", &fn, &PyTuple_Type, &given, &PyDict_Type, &keywords)) return NULL;
-    cr_ambient *ambient = cr_ambient_get();
-    py_tracer *outer = ambient->tracer;
+cr_py_recording cr_py_tracer_begin(PyObject *tracer, PyObject *fn) {
+    py_tracer *t = (py_tracer *)tracer;
     const cr_frontend *owner = cr_frontend_of(fn);
     if (owner) t->frontend = owner;
-    uint64_t before = t->frontend->ambient();
+    cr_ambient *ambient = cr_ambient_get();
+    cr_py_recording before = { ambient->tracer, t->frontend->ambient() };
     cr_trace_begin(t->trace, true);
     ambient->tracer = t;
-    t->grad = before & CR_AMBIENT_GRAD;
-    PyObject *result = PyObject_Call(fn, given, keywords);
-    ambient->tracer = outer;
+    t->grad = before.ambient & CR_AMBIENT_GRAD;
+    return before;
+}
+
+void cr_py_tracer_end(PyObject *tracer, cr_py_recording before) {
+    py_tracer *t = (py_tracer *)tracer;
+    cr_ambient_get()->tracer = before.outer;
     cr_trace_end(t->trace);
-    t->frontend->set_ambient(before); /* what forward sets ends with it */
+    t->frontend->set_ambient(before.ambient); /* what forward sets ends with it */
     restore_generator(t);
+}
+
+static PyObject *tracer_run(PyObject *self, PyObject *args) {
+    PyObject *fn, *given, *keywords;
+    if (!PyArg_ParseTuple(args, "OO!O!:run", &fn, &PyTuple_Type, &given, &PyDict_Type, &keywords)) return NULL;
+    cr_py_recording before = cr_py_tracer_begin(self, fn);
+    PyObject *result = PyObject_Call(fn, given, keywords);
+    cr_py_tracer_end(self, before);
     return result;
 }
 
-static PyObject *tracer_enter(PyObject *self, PyObject *module) {
-    py_tracer *t = (py_tracer *)self;
-    if (cr_py_origins_enter(&t->origins, module)) return NULL;
+static int enter(py_tracer *t, PyObject *module) {
+    if (cr_py_origins_enter(&t->origins, module)) return -1;
     if (!t->root) t->root = t->origins.stack.at[0];
+    return 0;
+}
+
+static PyObject *tracer_enter(PyObject *self, PyObject *module) {
+    if (enter((py_tracer *)self, module)) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -531,15 +551,27 @@ cr_names *cr_py_tracer_names(PyObject *o) {
     return Py_IS_TYPE(o, &tracer_type) ? ((py_tracer *)o)->fx_names : NULL;
 }
 
+bool cr_py_tracer_check(PyObject *o) { return Py_IS_TYPE(o, &tracer_type); }
+cr_trace *cr_py_tracer_trace(PyObject *tracer) { return ((py_tracer *)tracer)->trace; }
+cr_py_origins *cr_py_tracer_origins(PyObject *tracer) { return &((py_tracer *)tracer)->origins; }
+
+int cr_py_tracer_enter(PyObject *tracer, PyObject *module) { return enter((py_tracer *)tracer, module); }
+
 static PyObject *exporting(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     py_tracer *t = cr_ambient_get()->tracer;
-    return Py_NewRef(t ? (PyObject *)t : Py_None);
+    return Py_NewRef(t && !t->origins.walk ? (PyObject *)t : Py_None);
+}
+
+static PyObject *is_exporting(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyBool_FromLong(cr_py_is_exporting());
 }
 
 static PyMethodDef functions[] = {
     { "_exporting", exporting, METH_NOARGS,
-      "_exporting(): the tracer of the export that runs on this thread, or None." },
+      "_exporting(): the tracer of the export that runs on this thread, or None; None to a program that is captured." },
+    { "_is_exporting", is_exporting, METH_NOARGS, "_is_exporting(): does an export record this thread?" },
     { NULL, NULL, 0, NULL },
 };
 

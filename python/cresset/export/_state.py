@@ -67,10 +67,13 @@ def claimed(mod: Any) -> Iterator[None]:
 
 
 class Swapped:
-    """Everything that forward could change is remembered on entry and restored on exit, also after an error."""
+    """Everything that forward could change is remembered on entry and restored on exit, also after an error.
 
-    def __init__(self, modules: list[tuple[str, Any]], fakes: dict[int, Any]):
-        self._modules, self._fakes = modules, fakes
+    captured: forward is not run; what it sets is written at its end, so that only what is there then counts."""
+
+    def __init__(self, modules: list[tuple[str, Any]], fakes: dict[int, Any], captured: bool = False):
+        self._modules, self._fakes, self._captured = modules, fakes, captured
+        self._before: list[dict[str, Any]] = []  # of `captured`: the buffers of each module
         self._attributes: list[dict[str, Any]] = []
         self._tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._containers: list[tuple[Any, Any]] = []
@@ -97,7 +100,8 @@ class Swapped:
                 for name, value in (table or {}).items():
                     if value is not None:
                         table[name] = self._fakes.get(id(value), value)
-            if tables[1] is not None:
+            self._before.append(dict(tables[1] or {}))
+            if tables[1] is not None and not self._captured:
                 module.__dict__[names[1]] = _Assigned(tables[1])
         return self
 
@@ -131,11 +135,14 @@ class Swapped:
     def assigned_buffers(self) -> list[tuple[str, Any]]:
         """(path of the buffer, what was assigned to it)."""
         found = []
-        for path, module in self._modules:
+        for (path, module), before in zip(self._modules, self._before):
             buffers = module.__dict__.get(_C._module_tables(module)[1])
             for name in buffers.assigned if isinstance(buffers, _Assigned) else ():
                 same = path and buffers.get(name) is buffers.before.get(name)  # self.b += 1: written already
                 if buffers.get(name) is not None and not same:
+                    found.append((f"{path}.{name}" if path else name, buffers[name]))
+            for name in (before if self._captured else ()):
+                if (now := buffers.get(name)) is not None and now is not before[name]:
                     found.append((f"{path}.{name}" if path else name, buffers[name]))
         return found
 

@@ -9,7 +9,6 @@ import collections
 import contextlib
 import itertools
 import json
-import linecache
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,7 +16,8 @@ from typing import Any
 
 from cresset import _C
 from cresset._symbolic import symbolic_builtins
-from cresset.export import _log, _names, _report, _shapes, config
+from cresset.export import _log, _names, _report, _shapes, _strict, config
+from cresset.export._location import text as _location_text
 from cresset.export._errors import SpecViolationError, UserError, UserErrorType
 from cresset.export._state import Swapped, attribute_tensors, claimed
 from cresset.export.dynamic_shapes import AdditionalInputs, signature_of
@@ -39,7 +39,8 @@ def export(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
     preserve_module_call_signature: paths of submodules whose calling convention is kept, for unflatten().
     prefer_deferred_runtime_asserts_over_guards: conditions on sizes are checked by the program when it runs.
     report: an ExportReport instead, with every problem, its line and a fix; nothing is raised for them.
-    strict: capture by bytecode, which is not available yet.
+    strict: forward is not run but captured by its bytecode, as compile(fullgraph=True) does it; what cannot be is an
+    Unsupported error that names the line.
     """
     if not _is_module(mod):
         raise ValueError(f"export() takes a module (cresset.nn.Module), got {type(mod).__name__}: put a function into "
@@ -50,16 +51,13 @@ def export(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
     if kwargs is not None and not isinstance(kwargs, dict):
         raise UserError(UserErrorType.INVALID_INPUT,
                         f"export(): kwargs must be a dict of example inputs by name, got {type(kwargs).__name__}")
-    if strict:
-        raise NotImplementedError("export(strict=True): capture by bytecode is not available yet; use strict=False, "
-                                  "which runs the module on fake tensors")
     flags = {"strict": strict, "dynamic_shapes": dynamic_shapes is not None,
              "preserve_module_call_signature": list(preserve_module_call_signature),
              "prefer_deferred_runtime_asserts_over_guards": prefer_deferred_runtime_asserts_over_guards,
              "report": report}
     with claimed(mod), _log.events("export", flags) as log:
         work = _Export(mod, args, kwargs or {}, dynamic_shapes, preserve_module_call_signature,
-                       prefer_deferred_runtime_asserts_over_guards, report)
+                       prefer_deferred_runtime_asserts_over_guards, report, strict)
         if report:
             return work.report()
         log["program"] = ep = work.run()
@@ -115,7 +113,8 @@ class _Export:
 
     def __init__(self, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any,
                  preserved: tuple[str, ...] = (),
-                 asserts: bool = False, reports: bool = False):
+                 asserts: bool = False, reports: bool = False, strict: bool = False):
+        self.strict = strict
         self.mod, self.args, self.kwargs, self.dynamic_shapes, self.asserts, self.reports = (mod, args, kwargs,
                 dynamic_shapes, asserts, reports)
         self.modules = list(mod.named_modules())
@@ -214,13 +213,20 @@ class _Export:
         return fakes
 
     def _trace(self, tracer: Any, fakes: dict[int, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with Swapped(self.modules, fakes) as swapped:
+        standing = _strict.Standing()
+        with Swapped(self.modules, {} if self.strict else fakes, self.strict) as swapped:
             for _, module in self.modules:
                 if id(module) in self.preserved:
                     self._watch(tracer, module, self.preserved[id(module)])
-            result = tracer.run(self.mod, args, kwargs)
+            if self.strict:
+                for _, tensor in [*self.parameters, *self.buffers]:
+                    standing.add(tensor, fakes[id(tensor)])
+                args, kwargs = _strict.arguments((self.args, self.kwargs), (args, kwargs), standing)
+                result = _strict.capture(tracer, self.mod, args, kwargs, standing)
+            else:
+                result = tracer.run(self.mod, args, kwargs)
             for path, value in swapped.assigned_buffers():
-                tracer.copy_back(self.placeholders[path], value)
+                tracer.copy_back(self.placeholders[path], standing.of(value))
             if assigned := swapped.assigned_tensors():
                 self._refuse_assigned(assigned)
         return result
@@ -238,19 +244,27 @@ class _Export:
 
     def _watch(self, tracer: Any, module: Any, path: str) -> None:
         """Keeps the calling convention of the module's calls: the second is PATH@1."""
-        forward, made = module.forward, itertools.count()
+        forward, made, open_calls = module.forward, itertools.count(), []
+
+        def flat(tree: Any) -> tuple[list[Any], str]:
+            leaves, spec = pytree.tree_flatten(tree)
+            values = [(tracer.value_of(leaf), leaf) for leaf in leaves]
+            return [(value, None if value is not None else leaf) for value, leaf in values], _spec_text(spec)
+
+        @_strict.runs
+        def begins(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            open_calls.append((next(made), *flat((args, kwargs)), list(_combine(forward, args, kwargs))))
+
+        @_strict.runs
+        def ends(result: Any) -> None:
+            number, inputs, in_spec, names = open_calls.pop()
+            outputs, out_spec = flat(result)
+            self.signatures[f"{path}@{number}" if number else path] = (in_spec, out_spec, names, inputs, outputs)
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            before, in_spec = pytree.tree_flatten((args, kwargs))
-            inputs = [(tracer.value_of(leaf), leaf) for leaf in before]
-            number = next(made)
+            begins(args, kwargs)
             result = forward(*args, **kwargs)
-            leaves, out_spec = pytree.tree_flatten(result)
-            values = [[(value, None if value is not None else leaf) for value, leaf in side] for side in (inputs,
-                    [(tracer.value_of(leaf), leaf) for leaf in leaves])]
-            key = f"{path}@{number}" if number else path
-            self.signatures[key] = (_spec_text(in_spec), _spec_text(out_spec), list(_combine(forward, args, kwargs)),
-                                    *values)
+            ends(result)
             return result
 
         module.__dict__["forward"] = watched
@@ -319,7 +333,7 @@ def _location(error: BaseException) -> str | None:
         at = at.tb_next
     if found is None or found[2] == "<module>":
         return None
-    return f"{found[0]}:{found[1]} in {found[2]}: {linecache.getline(found[0], found[1]).strip()}"
+    return _location_text(*found)
 
 
 def _class_name(module: Any) -> str:

@@ -54,11 +54,6 @@ def test_only_modules(function):
         export(function, (torch.ones(2),))
 
 
-def test_strict_is_not_there():
-    with pytest.raises(NotImplementedError, match="strict=False"):
-        export(Model(), (torch.ones(2, 3),), strict=True)
-
-
 def test_inputs_that_do_not_fit_forward():
     with pytest.raises(UserError, match=r"do not fit forward\(x\).*too many") as raised:
         export(Model(), (torch.ones(2, 3), 4))

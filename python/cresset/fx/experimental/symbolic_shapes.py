@@ -83,3 +83,8 @@ def has_free_symbols(value: Any) -> bool:
     if isinstance(value, (_C.SymInt, _C.SymFloat, _C.SymBool)):
         return not is_concrete_int(value)
     return any(has_free_symbols(size) for size in value.shape) if hasattr(value, "shape") else False
+
+
+for _function in (guard_size_oblivious, guard_or_false, guard_or_true, statically_known_true, statically_known_false,
+                  guard_int, guard_float, guard_bool, has_hint, is_concrete_int, is_concrete_bool, has_free_symbols):
+    _function._cresset_rule = "run"  # type: ignore[attr-defined]  # an export does not look into them (capture/rules.c)

@@ -1,0 +1,81 @@
+"""export(strict=True): the program is captured by its bytecode, as compile(fullgraph=True) would, and recorded by the
+tracer of the export on the export's fakes (src/capture/strict.c)."""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from cresset import _C
+from cresset._dynamo.exc import Unsupported
+from cresset.export._errors import UserError, UserErrorType
+from cresset.utils import _pytree as pytree
+
+_SYMBOLS = (_C.SymInt, _C.SymFloat, _C.SymBool)
+
+
+def runs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of ours that captures do not look into: it is run on what the program gives it (capture/rules.c)."""
+    function._cresset_rule = "run"  # type: ignore[attr-defined]
+    return function
+
+
+class Standing:
+    """Which fake stands for which tensor of the program. `take`: makes a tensor of ours of one that nobody named."""
+
+    def __init__(self, take: Callable[[Any], Any] | None = None):
+        self._fakes: dict[int, Any] = {}
+        self._real: list[Any] = []  # whose addresses the keys are
+        self._take = take
+
+    def add(self, real: Any, fake: Any) -> None:
+        self._fakes[id(real)] = fake
+        self._real.append(real)
+
+    def __call__(self, real: Any) -> Any:
+        if id(real) not in self._fakes:
+            self.add(real, self._take(real) if self._take else real)
+        return self._fakes[id(real)]
+
+    def of(self, leaf: Any) -> Any:
+        """The same of anything: what is no tensor is itself."""
+        return self(leaf) if _C._is_tensor(leaf) and not _C.is_fake(leaf) else leaf
+
+
+def arguments(real: Any, fake: Any, standing: Standing) -> Any:
+    """The arguments of the call that is captured: those of the example, but for numbers that vary."""
+    leaves, spec = pytree.tree_flatten(real)
+    given = []
+    for leaf, stands in zip(leaves, pytree.tree_leaves(fake)):
+        if _C._is_tensor(leaf):
+            standing.add(leaf, stands)
+        given.append(stands if isinstance(stands, _SYMBOLS) else leaf)
+    return pytree.tree_unflatten(given, spec)
+
+
+def function_of(mod: Any) -> types.FunctionType:
+    """What runs when the module is called."""
+    call = type(mod).__call__
+    if not isinstance(call, types.FunctionType):
+        raise UserError(UserErrorType.INVALID_INPUT,
+                        f"export(strict=True): {type(mod).__name__}.__call__ is no Python function, so there is no "
+                        "code to capture; use strict=False")
+    return call
+
+
+def capture(tracer: Any, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], standing: Standing) -> Any:
+    """The result of mod(*args, **kwargs), fakes in it. Unsupported: the call is not one graph."""
+    if not hasattr(_C, "_capture_export"):
+        raise NotImplementedError("export(strict=True) needs CPython 3.11 to 3.13: it captures bytecode; use "
+                                  "strict=False")
+    try:
+        result, why = _C._capture_export(tracer, mod, function_of(mod), (mod, *args, *kwargs.values()), tuple(kwargs),
+                                         standing)
+    except _C.GuardOnDataDependentSymNode as error:
+        raise UserError(UserErrorType.ANTI_PATTERN,
+                        f"export(strict=True): say what always holds with cresset._check(...) before the line, or "
+                        f"write the branch with cresset.cond() or cresset.where(): {error}") from error
+    if why is not None:
+        raise Unsupported(f"export(strict=True): the program is not one graph: {why}; take that out of forward, or use "
+                          "strict=False, which runs it on fake tensors")
+    return pytree.tree_map(standing.of, result)
