@@ -25,6 +25,7 @@ STEPS = {"archive": "archive loads and runs", "native": "archive compiles", "inf
          "captured_training": "compile(), gradients"}
 LIMIT, TOLERANCE, JOBS = 300, 1e-3, int(os.environ.get("CRESSET_JOBS", 1))
 sys.path.insert(0, str(ROOT / "bench"))
+import zoo_as_torch  # noqa: E402 - of the line above
 
 
 def compare(ours, theirs, tolerance=TOLERANCE):
@@ -218,7 +219,7 @@ def backend_steps(model, args, expected, row):
 PARTS = {"archive": archive_steps, "backend": backend_steps, "capture": capture_steps}
 
 
-def try_model(make, steps):
+def try_model(_name, make, steps):
     import torch
     row = {}
     torch.manual_seed(0)
@@ -243,7 +244,7 @@ def try_model(make, steps):
 class Child:
     """A model tried in a process of its own: whatever happens there, the zoo goes on."""
 
-    def __init__(self, name, make, steps):
+    def __init__(self, name, make, steps, attempt):
         self.name, self.text = name, b""
         self.reader, writer = os.pipe()
         self.process = os.fork()
@@ -252,7 +253,7 @@ class Child:
             signal.alarm(LIMIT)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             try:
-                row = try_model(make, steps)
+                row = attempt(name, make, steps)
             except BaseException:
                 row = {"crashed": traceback.format_exc()[-300:]}
             os.write(writer, json.dumps(row).encode())
@@ -273,12 +274,13 @@ class Child:
         return {"crashed": f"longer than {LIMIT} s" if number == signal.SIGALRM else f"signal {number}"}
 
 
-def results(todo, until, jobs):
-    """(name, row) of each model, jobs at a time, as they finish; none is begun after `until`."""
+def results(todo, until, jobs, attempt=try_model):
+    """(name, row) of each model, jobs at a time, as they finish; none is begun after `until`. attempt: (name, make,
+    steps) -> row, in a child process."""
     running = {}
     while todo or running:
         while todo and len(running) < jobs and time.time() < until:
-            child = Child(*todo.pop(0))
+            child = Child(*todo.pop(0), attempt)
             running[child.reader] = child
         if not running:
             return
@@ -348,23 +350,34 @@ def main():
     parser = argparse.ArgumentParser(prog="./dev zoo", description=__doc__.split("\n\n")[0])
     parser.add_argument("--seconds", type=float, default=1e9, help="no new model after so many")
     parser.add_argument("--again", action="store_true", help="also those that were tried before")
-    parser.add_argument("--steps", default=",".join(PARTS), help="those of archive,backend,capture that are due")
+    parser.add_argument("--steps", default=",".join((*PARTS, "as_torch")),
+                        help="those of archive,backend,capture,as_torch that are due")
     parser.add_argument("words", nargs="*", help="only models with one of these in their name")
     options = parser.parse_args()
     import torch  # noqa: F401 - once, for all children
     import zoo_models
+    makers = {name: make for name, make in zoo_models.everything().items()
+              if not options.words or any(word in name for word in options.words)}
+    steps, until = options.steps.split(","), time.time() + options.seconds
+    if "as_torch" in steps:
+        steps.remove("as_torch")
+        zoo_as_torch.run(makers, until, options.again)
+    if steps:
+        run(makers, steps, until, options.again)
+
+
+def run(makers, asked, until, again):
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     todo = []
-    for name, make in zoo_models.everything().items():
-        if not options.words or any(word in name for word in options.words):
-            done = [] if options.again else rows.get(name, {}).get("parts", [])
-            steps = [step for step in options.steps.split(",") if step not in done]
-            todo += [(name, make, steps)] if steps else []
-    until, total = time.time() + options.seconds, len(todo)
+    for name, make in makers.items():
+        done = [] if again else rows.get(name, {}).get("parts", [])
+        steps = [step for step in asked if step not in done]
+        todo += [(name, make, steps)] if steps else []
+    total = len(todo)
     for number, (name, row) in enumerate(results(todo, until, JOBS), 1):
-        parts = [] if options.again else rows.get(name, {}).get("parts", [])
+        parts = [] if again else rows.get(name, {}).get("parts", [])
         rows[name] = (rows[name] if parts else {}) | row
-        rows[name]["parts"] = sorted({*parts, *options.steps.split(",")})
+        rows[name]["parts"] = sorted({*parts, *asked})
         shown = {key: row.get(key) for key in (*STEPS, "skipped", "crashed", "seconds") if row.get(key)}
         print(f"{number}/{total}", name, shown, flush=True)
         RESULTS.parent.mkdir(exist_ok=True)

@@ -43,7 +43,7 @@ _LAZY = {
                     "typename".split(), "functional"),
 }
 _SUBMODULES = {"amp", "autograd", "func", "nn", "jit", "compiler", "cuda", "backends", "export", "library",
-               "functional", "ops", "linalg", "fft", "special", "random", "return_types", "utils", "fx", "optim",
+               "functional", "hub", "ops", "linalg", "fft", "special", "random", "return_types", "utils", "fx", "optim",
                "_dynamo", "_logging"}
 
 

@@ -152,7 +152,9 @@ def _compile_module(module: Any, compiler: Any, fullgraph: bool, dynamic: bool |
     while isinstance(module, Optimized):
         module = module._orig_mod
     kind = OptimizedModule
-    if "torch" in sys.modules and isinstance(module, sys.modules["torch"].nn.Module):
-        from cresset._torch.module import TorchModule
-        kind = TorchModule
+    if "torch" in sys.modules:
+        from cresset import _torch
+        if _torch.real() and isinstance(module, _torch.real().nn.Module):
+            from cresset._torch.module import TorchModule
+            kind = TorchModule
     return kind(module, _make(_code_owner(module), compiler, fullgraph, dynamic))

@@ -326,8 +326,9 @@ def custom_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_arg
     def make(function: Callable[..., Any]) -> CustomOpDef:
         text = infer_schema(function, mutates_args=mutates_args) if schema is None else schema.strip()
         full = name + text if text.startswith("(") else text
-        if name in _entries:  # once more, in a notebook: the same operator with another implementation
-            there = getattr(getattr(cresset.ops, namespace), short).default._schema
+        there = _schema_there(namespace, short)
+        if there:  # once more, in a notebook: the same operator with another implementation; or a row of the table, for
+            # archives that name a library's operator: the row goes on carrying it out
             if there != _C._schema_text(_letters(full)):
                 raise RuntimeError(f"the operator {name} is defined already, with another schema: {there}")
             _entries[name] = _Entry(name)
@@ -338,6 +339,12 @@ def custom_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_arg
         _entries[name].opaque = True
         return made
     return make if fn is None else make(fn)
+
+
+def _schema_there(namespace: str, short: str) -> str | None:
+    packet = getattr(getattr(cresset.ops, namespace), short, None)
+    overload = getattr(packet, "default", None)
+    return overload._schema if overload else None
 
 
 # ---- Library ----

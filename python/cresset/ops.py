@@ -25,6 +25,11 @@ class _Namespace:
 _DUNDER_OPS = {f"__{i}{name}__" for name in "and or xor lshift rshift".split() for i in ("", "i")}
 
 
+def load_library(path):
+    raise OSError(f"load_library({path!r}): libraries of ops for torch.ops are linked with PyTorch's own; write the "
+                  "ops in Python or C and use cresset.library (docs/custom-ops.md)")
+
+
 def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(name)

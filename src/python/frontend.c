@@ -14,7 +14,7 @@ void cr_frontends_look(void) {
     if (count == CR_COUNT(frontends) || (!name && !(name = PyUnicode_InternFromString("torch")))) return PyErr_Clear();
     PyObject *torch = PyDict_GetItemWithError(modules, name);
     PyObject *version = torch ? PyObject_GetAttrString(torch, "__version__") : NULL;
-    PyObject *ours = version ? PyImport_ImportModule("cresset._torch.capture") : NULL;
+    PyObject *ours = version ? PyImport_ImportModule("cresset._torch") : NULL;
     PyObject *done = ours ? PyObject_CallMethod(ours, "prepare", NULL) : NULL;
     if (done == Py_True) count = CR_COUNT(frontends);
     Py_XDECREF(version);

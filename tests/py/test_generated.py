@@ -22,6 +22,13 @@ def test_is_up_to_date(what, path, tmp_path):
         f"{path} is older than the op table: run ./dev gen")
 
 
+def test_page_of_names_is_up_to_date(tmp_path):
+    pytest.importorskip("torch", reason="PyTorch's names are asked of PyTorch")
+    subprocess.run([sys.executable, str(ROOT / "tools" / "names.py"), str(tmp_path / "made")], check=True)
+    assert (ROOT / "docs" / "names.md").read_text() == (tmp_path / "made").read_text(), (
+        "docs/names.md is older than the package: run ./dev gen")
+
+
 def test_stubs_name_what_the_package_has():
     """The stubs are Python, and every name in them exists."""
     tree = ast.parse(_gen.stubs())

@@ -6,7 +6,22 @@
 """
 from __future__ import annotations
 
+import sys
 from typing import Any, Iterable
+
+
+def real() -> Any:
+    """The torch that a program has imported; None while nobody has, or where Cresset is in its place
+    (cresset.as_torch)."""
+    return None if "cresset.as_torch" in sys.modules else sys.modules.get("torch")
+
+
+def prepare() -> bool:
+    """Whether programs of torch can be captured; asked when a program is and `torch` has been imported."""
+    if real() is None:
+        return False
+    from cresset._torch import capture
+    return capture.prepare()
 
 
 def from_fx(gm: Any, example_inputs: Iterable[Any] | None = None) -> Any:

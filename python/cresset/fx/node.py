@@ -7,7 +7,9 @@ from typing import Any
 
 from cresset import _C
 
-__all__ = ["Node", "OpaqueTarget", "map_aggregate", "map_arg"]
+__all__ = ["Argument", "Node", "OpaqueTarget", "Target", "map_aggregate", "map_arg"]
+Argument = Any  # for annotations: what a node may be given
+Target = Callable[..., Any] | str
 
 OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
 

@@ -488,3 +488,16 @@ def _open_size_with_keys(size: Any) -> tuple[list[tuple[Any, Any]], None]:
 
 register_pytree_node(_C.Size, _open_size, lambda items, _: _C.Size(items), serialized_type_name="torch.Size",
                      flatten_with_keys_fn=_open_size_with_keys)
+
+
+# What classes that are dicts register: their own keys are the context.
+def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], Context]:
+    return list(d.values()), list(d)
+
+
+def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[tuple[Any, Any]], Context]:
+    return [(MappingKey(key), value) for key, value in d.items()], list(d)
+
+
+def _dict_unflatten(values: Iterable[Any], context: Context) -> dict[Any, Any]:
+    return dict(zip(context, values))
