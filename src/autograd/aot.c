@@ -36,6 +36,7 @@ void cr_aot_release(cr_aot *a) {
     cr_free(a->wrt);
     cr_free(a->through);
     cr_free(a->saved);
+    cr_free(a->drawn);
     cr_vec_dispose(&a->stale);
     if (a->compiler.release) a->compiler.release(a->compiler.user);
     cr_free(a);
@@ -451,8 +452,10 @@ static cr_status find_read_stale(const cr_aot *a, const cr_joint *j, const bool 
  * need others. */
 static cr_status choose_saved(cr_aot *a) {
     const cr_graph *g = a->joint.graph;
-    if (!(a->saved = cr_calloc(cr_graph_value_count(g) + 1u, sizeof *a->saved))) return CR_ENOMEM;
-    CR_TRY(cr__cut_choose(&a->joint, &a->compiler.partition, a->saved));
+    a->saved = cr_calloc(cr_graph_value_count(g) + 1u, sizeof *a->saved);
+    a->drawn = cr_calloc(cr_graph_node_limit(g) + 1u, sizeof *a->drawn);
+    if (!a->saved || !a->drawn) return CR_ENOMEM;
+    CR_TRY(cr__cut_choose(&a->joint, &a->compiler.partition, a->drawn, a->saved));
     for (uint32_t v = 0; v < cr_graph_value_count(g); v++) {
         const cr_value *value = cr_graph_value(g, v);
         a->saved[v] |= value->node < a->joint.forward_nodes && value->type != CR_T_TENSOR;
@@ -465,7 +468,7 @@ static cr_status compile_all(cr_aot *a, const cr_recorded *r) {
     if (a->joint.graph) {
         CR_TRY(find_stale(a, r));
         CR_TRY(choose_saved(a));
-        CR_TRY(cr__cut_forward(&a->joint, a->saved, &a->cut));
+        CR_TRY(cr__cut_forward(&a->joint, a->saved, a->drawn, &a->cut));
         CR_TRY(cr__cut_share(&a->cut, a->joint.nforward));
         return compile(a, CR_AOT_FORWARD, a->cut.forward, &a->forward);
     }
@@ -493,7 +496,7 @@ static cr_status make_backward(cr_aot *a, const bool *defined, cr__backward *out
         j = &other;
     }
     cr_status status = find_read_stale(a, j, defined, &out->stale);
-    if (!status && !out->stale) status = cr__cut_backward(j, a->saved, &g);
+    if (!status && !out->stale) status = cr__cut_backward(j, a->saved, a->drawn, &g);
     if (j == &other) cr_joint_dispose(&other);
     if (!status && !out->stale) status = compile(a, CR_AOT_BACKWARD, g, &out->code);
     cr_graph_release(g);

@@ -26,6 +26,7 @@ struct cr_aot {
     bool *wrt, *through;         /* of it */
     cr_joint joint;              /* graph NULL: nothing is */
     bool *saved;                 /* per value of the joint graph */
+    bool *drawn;                 /* per node of it: backward parts draw its numbers again */
     CR_VEC(cr__stale) stale;     /* of its forward part */
     cr_cut cut;
     cr_aot_code forward;

@@ -11,6 +11,8 @@ typedef struct cutter {
     const cr_joint *j;
     cr_graph *from, *to;
     const bool *saved; /* per value of the joint graph */
+    const bool *drawn; /* per node; NULL: none */
+    cr_arg *states;    /* per node that is drawn again: the state before it */
     bool *needed;      /* per node */
     cr_arg *map;       /* per value; NONE: not there */
     CR_VEC(uint32_t) stack;
@@ -78,6 +80,8 @@ cr_status cr__cut_placeholder(cr_graph *to, const cr_value *value, uint32_t *mad
     return cr_graph_placeholder(to, value->name, &meta, made);
 }
 
+static bool is_drawn(const cutter *c, uint32_t n) { return c->drawn && n < c->j->forward_nodes && c->drawn[n]; }
+
 static cr_status copy_node(cutter *c, const cr_node *node) {
     cr_arg args[CR_MAX_PARAMS];
     cr_value *values;
@@ -103,6 +107,22 @@ static cr_status add_placeholder(cutter *c, uint32_t v) {
     uint32_t made;
     CR_TRY(cr__cut_placeholder(c->to, cr_graph_value(c->from, v), &made));
     c->map[v] = cr__value_arg(c->to, made);
+    return CR_OK;
+}
+
+static const char *name_of(const cutter *c, uint32_t n) {
+    return cr_graph_value(c->from, cr_graph_node(c->from, n)->first)->name;
+}
+
+/* The forward part notes the state before it draws; the backward part draws from that, and goes on where it was. */
+static cr_status copy_drawing(cutter *c, uint32_t n, bool again) {
+    const cr_node *node = cr_graph_node(c->from, n);
+    cr_arg was;
+    CR_TRY(cr_graph_set_origin(c->to, &node->origin));
+    CR_TRY(cr__random_state(c->to, again ? &c->states[n] : NULL, &was));
+    CR_TRY(copy_node(c, node));
+    if (again) return cr__random_state(c->to, &was, &was);
+    c->states[n] = was;
     return CR_OK;
 }
 
@@ -147,6 +167,16 @@ static cr_status each_saved(cutter *c, bool tensors, cr_status (*fn)(cutter *c, 
 
 static cr_status need_saved(cutter *c, uint32_t v) { return need(c, v), c->status; }
 
+/* States are saved tensors, behind the others. */
+static void give_states(cutter *c, cr_cut *out, cr_arg *args, size_t *k) {
+    for (uint32_t n = cr_graph_first(c->from); n != CR_NO_NODE; n = cr_graph_next(c->from, n)) {
+        if (!is_drawn(c, n)) continue;
+        out->primal[out->nsaved] = out->result[out->nsaved] = -1;
+        out->given[out->nsaved++] = true;
+        out->nmade++;
+        args[(*k)++] = c->states[n];
+    }
+}
 
 static cr_status build_forward(cutter *c, cr_cut *out) {
     const cr_node *output = cr_graph_node(c->from, cr_graph_output(c->from));
@@ -165,15 +195,18 @@ static cr_status build_forward(cutter *c, cr_cut *out) {
     }
     CR_TRY(need_all(c));
     for (uint32_t n = cr_graph_first(c->from); n != CR_NO_NODE; n = cr_graph_next(c->from, n))
-        if (c->needed[n] && n < c->j->forward_nodes) CR_TRY(copy_node(c, cr_graph_node(c->from, n)));
-    cr_arg *args = cr_graph_alloc(c->to, (c->j->nforward + cr_graph_value_count(c->from) + 1) * sizeof *args);
-    out->primal = cr_alloc((cr_graph_value_count(c->from) + 1u) * sizeof *out->primal);
-    out->result = cr_alloc((cr_graph_value_count(c->from) + 1u) * sizeof *out->result);
-    out->given = cr_calloc(cr_graph_value_count(c->from) + 1u, sizeof *out->given);
+        if (c->needed[n] && n < c->j->forward_nodes)
+            CR_TRY(is_drawn(c, n) ? copy_drawing(c, n, false) : copy_node(c, cr_graph_node(c->from, n)));
+    size_t most = cr_graph_value_count(c->from) + (size_t)cr_graph_node_limit(c->from) + 1;
+    cr_arg *args = cr_graph_alloc(c->to, (c->j->nforward + most) * sizeof *args);
+    out->primal = cr_alloc(most * sizeof *out->primal);
+    out->result = cr_alloc(most * sizeof *out->result);
+    out->given = cr_calloc(most, sizeof *out->given);
     if (!args || !out->primal || !out->result || !out->given) return CR_ENOMEM;
     size_t k = 0;
     for (uint32_t i = 0; i < c->j->nforward; i++) CR_TRY(map_arg(c, &output->args[i], &args[k++]));
-    for (int tensors = 1; tensors >= 0; tensors--)
+    for (int tensors = 1; tensors >= 0; tensors--) {
+        if (!tensors) give_states(c, out, args, &k);
         for (uint32_t n = cr_graph_first(c->from), place = 0; n != CR_NO_NODE; n = cr_graph_next(c->from, n), place++) {
             const cr_node *node = cr_graph_node(c->from, n);
             for (uint32_t v = node->first; v < node->first + node->nvalues && n < c->j->forward_nodes; v++) {
@@ -190,6 +223,7 @@ static cr_status build_forward(cutter *c, cr_cut *out) {
                 if (!primal) args[k++] = c->map[v];
             }
         }
+    }
     CR_TRY(cr_graph_set_origin(c->to, NULL));
     return cr_graph_set_output(c->to, args, k);
 }
@@ -201,6 +235,8 @@ static cr_status build_backward(cutter *c, cr_graph **out) {
     CR_TRY(begin(c, out));
     CR_TRY(each_saved(c, false, add_placeholder));
     CR_TRY(each_saved(c, true, add_placeholder));
+    for (uint32_t n = cr_graph_first(c->from); n != CR_NO_NODE; n = cr_graph_next(c->from, n))
+        if (is_drawn(c, n)) CR_TRY(cr__state_input(c->to, name_of(c, n), &c->states[n]));
     for (uint32_t n = cr_graph_first(c->from); i < c->j->nprimals + c->j->ntangents; n = cr_graph_next(c->from, n), i++)
         if (i >= c->j->nprimals) CR_TRY(add_placeholder(c, cr_graph_node(c->from, n)->first));
     cr_args_visit_values(output->args + c->j->nforward, c->j->nprimals, need, c);
@@ -208,6 +244,10 @@ static cr_status build_backward(cutter *c, cr_graph **out) {
     for (uint32_t n = cr_graph_first(c->from); n != CR_NO_NODE; n = cr_graph_next(c->from, n)) {
         const cr_node *node = cr_graph_node(c->from, n);
         if (!c->needed[n] || node->kind == CR_NODE_PLACEHOLDER) continue;
+        if (is_drawn(c, n)) {
+            CR_TRY(copy_drawing(c, n, true));
+            continue;
+        }
         if (n < c->j->forward_nodes && node->kind == CR_NODE_CALL && !cr_node_is_pure(c->from, node))
             return CR_FAIL(CR_EVALUE, "%s would be called again by the backward part", node->op->name);
         CR_TRY(copy_node(c, node));
@@ -221,11 +261,12 @@ static cr_status build_backward(cutter *c, cr_graph **out) {
 static cr_status cutter_init(cutter *c, cr_arena *arena) {
     c->map = cr_arena_alloc(arena, (cr_graph_value_count(c->from) + 1u) * sizeof *c->map);
     c->needed = cr_arena_alloc(arena, (cr_graph_node_limit(c->from) + 1u) * sizeof *c->needed);
-    return c->map && c->needed ? CR_OK : CR_ENOMEM;
+    c->states = cr_arena_alloc(arena, (cr_graph_node_limit(c->from) + 1u) * sizeof *c->states);
+    return c->map && c->needed && c->states ? CR_OK : CR_ENOMEM;
 }
 
-cr_status cr__cut_forward(const cr_joint *j, const bool *saved, cr_cut *out) {
-    cutter c = { .j = j, .from = j->graph, .saved = saved };
+cr_status cr__cut_forward(const cr_joint *j, const bool *saved, const bool *drawn, cr_cut *out) {
+    cutter c = { .j = j, .from = j->graph, .saved = saved, .drawn = drawn };
     cr_arena arena;
     *out = (cr_cut){ .forward = NULL };
     cr_arena_init(&arena);
@@ -272,8 +313,8 @@ cr_status cr__cut_share(cr_cut *c, uint32_t nresults) {
     return cr_graph_set_output(c->forward, args, n + c->nnumbers);
 }
 
-cr_status cr__cut_backward(const cr_joint *j, const bool *saved, cr_graph **out) {
-    cutter c = { .j = j, .from = j->graph, .saved = saved };
+cr_status cr__cut_backward(const cr_joint *j, const bool *saved, const bool *drawn, cr_graph **out) {
+    cutter c = { .j = j, .from = j->graph, .saved = saved, .drawn = drawn };
     cr_arena arena;
     *out = NULL;
     cr_arena_init(&arena);
@@ -319,8 +360,8 @@ cr_status cr__cut_reads(const cr_joint *j, bool metas, bool *reads) {
     return status;
 }
 
-cr_status cr__cut_complete(const cr_joint *j, bool *saved) {
-    cutter c = { .j = j, .from = j->graph };
+cr_status cr__cut_complete(const cr_joint *j, const bool *drawn, bool *saved) {
+    cutter c = { .j = j, .from = j->graph, .drawn = drawn };
     cr_arena arena;
     cr_arena_init(&arena);
     cr_status status = cutter_init(&c, &arena);
@@ -331,7 +372,7 @@ cr_status cr__cut_complete(const cr_joint *j, bool *saved) {
         const cr_node *node = cr_graph_node(j->graph, n);
         if (!c.needed[n] || n >= j->forward_nodes) continue;
         bool keep = node->kind == CR_NODE_PLACEHOLDER ||
-                    (node->kind == CR_NODE_CALL && !cr_node_is_pure(j->graph, node));
+                    (node->kind == CR_NODE_CALL && !cr_node_is_pure(j->graph, node) && !is_drawn(&c, n));
         for (uint32_t i = 0; i < node->nvalues && keep; i++) saved[node->first + i] = true;
     }
     cr_vec_dispose(&c.stack);
@@ -362,22 +403,24 @@ static cr_status save_roots(const cr_joint *j, bool *saved) {
         saved[root] = true;
     }
     cr_free(there);
-    return cr__cut_complete(j, saved);
+    return cr__cut_complete(j, NULL, saved);
 }
 
-cr_status cr__cut_choose(const cr_joint *j, const cr_partition_options *how, bool *saved) {
+cr_status cr__cut_choose(const cr_joint *j, const cr_partition_options *how, bool *drawn, bool *saved) {
     cr_parts parts;
     cr_partition_options cut = *how;
     if (how->kind == CR_PARTITION_DEFAULT && !j->checkpoints.n) {
         CR_TRY(cr__cut_reads(j, true, saved));
         return save_roots(j, saved);
     }
+    cut.keep_draws |= !drawn;
     cut.kind = CR_PARTITION_MIN_CUT; /* what checkpoint regions say is more than the default */
     CR_TRY(cr_partition(j, &cut, &parts));
     for (size_t i = 0; i < parts.saved.n; i++) {
         uint32_t v = cr_graph_find(j->graph, parts.saved.at[i].name);
         if (v != CR_NO_VALUE && cr_graph_value(j->graph, v)->node < j->forward_nodes) saved[v] = true;
     }
+    for (size_t i = 0; i < parts.drawn.n; i++) drawn[parts.drawn.at[i]] = true;
     cr_parts_dispose(&parts);
-    return cr__cut_complete(j, saved);
+    return cr__cut_complete(j, drawn, saved);
 }

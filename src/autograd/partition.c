@@ -3,7 +3,8 @@
  * The network has a node for each node of the joint graph that depends on no tangent (where it is computed) and one for
  * each of its values (where it is known). On the sink's side means: in the backward part.
  *
- *     source -> N       price of computing N again; paid where N is on the sink's side
+ *     source -> N       price of computing N again; paid where N is on the sink's side. Of random numbers also
+ *                       lambda * the bytes of the generator's state, which is saved for it
  *     N -> v            lambda * bytes of v; paid where v is known there and N is not computed there: v is saved
  *     v -> M            infinite, for each M that reads v: whoever computes M there must know v there
  *     v -> sink         infinite, for each v that a node which depends on a tangent reads
@@ -13,6 +14,7 @@
  * costs nothing in the backward part. */
 #include "autograd/partition.h"
 #include "graph/writes.h"
+#include "runtime/rt_random.h"
 
 #include <math.h>
 
@@ -152,6 +154,16 @@ static void apply_policy(cutter *c, uint32_t id, const cr_node *node) {
     for (uint32_t v = node->first; v < node->first + node->nvalues; v++) c->bytes[v] = -1;
 }
 
+static int64_t state_bytes(const cr_price *price) { return price->draws ? RT_GENERATOR_STATE_BYTES : 0; }
+
+/* Numbers that take no more room than the state that they are drawn from are better kept. */
+static void price_draw(cutter *c, uint32_t id, const cr_node *node) {
+    cr_price *price = &c->price[id];
+    int64_t bytes = 0;
+    for (uint32_t v = node->first; v < node->first + node->nvalues; v++) bytes += CR_MAX(c->bytes[v], 0);
+    if (price->draws && (c->options->keep_draws || bytes <= state_bytes(price))) price->never = true;
+}
+
 static void price_all(cutter *c) {
     for (uint32_t i = 0; i < c->nnodes; i++) {
         uint32_t id = c->order[i];
@@ -161,6 +173,7 @@ static void price_all(cutter *c) {
         if (node->kind == CR_NODE_PLACEHOLDER) c->price[id].never = true;
         if (!c->forward[id] && !c->price[id].never) c->price[id].picoseconds = 0;
         for (uint32_t v = node->first; v < node->first + node->nvalues; v++) price_value(c, node, v);
+        price_draw(c, id, node);
         apply_policy(c, id, node);
     }
 }
@@ -175,7 +188,9 @@ static double price_of(const cutter *c, uint32_t id) {
     return (double)c->price[id].picoseconds * fine * (1 + 0.05 * id / cr_graph_node_limit(c->g));
 }
 
-static int64_t computing(const cutter *c, uint32_t id) { return shifted(price_of(c, id), c->shift); }
+static int64_t computing(const cutter *c, uint32_t id, int64_t lambda) {
+    return shifted(price_of(c, id) + (double)state_bytes(&c->price[id]) * (double)lambda, c->shift);
+}
 
 static int64_t keeping(const cutter *c, uint32_t value, int64_t lambda) {
     return shifted((double)c->bytes[value] * (double)lambda, c->shift);
@@ -187,7 +202,9 @@ static double sum_capacities(const cutter *c, int64_t lambda, double *bytes) {
     *bytes = 0;
     for (uint32_t i = 0; i < c->nnodes; i++) {
         const cr_node *node = cr_graph_node(c->g, c->order[i]);
-        if (!c->price[c->order[i]].never) time += price_of(c, c->order[i]);
+        const cr_price *price = &c->price[c->order[i]];
+        if (!price->never) time += price_of(c, c->order[i]);
+        if (!price->never) *bytes += (double)state_bytes(price);
         for (uint32_t v = node->first; v < node->first + node->nvalues; v++) *bytes += (double)CR_MAX(c->bytes[v], 0);
     }
     return time + *bytes * (double)lambda;
@@ -213,7 +230,7 @@ static cr_status add_node(network *n, uint32_t id, int64_t lambda) {
     const cutter *c = n->c;
     const cr_node *node = cr_graph_node(c->g, id);
     const cr_price *price = &c->price[id];
-    int64_t again = price->never ? n->endless : computing(c, id);
+    int64_t again = price->never ? n->endless : computing(c, id, lambda);
     if (again) CR_TRY(cr_flow_edge(&n->flow, SOURCE, n->nodes + id, again));
     for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
         int64_t keep = c->bytes[v] < 0 ? n->endless : keeping(c, v, lambda);
@@ -232,6 +249,7 @@ static void read_sides(cutter *c, const network *n) {
         const cr_node *node = cr_graph_node(c->g, id);
         if (c->tangent[id] || node->kind == CR_NODE_OUTPUT) continue;
         c->again[id] = cr_flow_needs(&n->flow, n->nodes + id);
+        if (c->again[id]) c->saved_bytes += state_bytes(&c->price[id]);
         for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
             c->saved[v] = !c->again[id] && cr_flow_needs(&n->flow, n->values + v);
             if (c->saved[v]) c->saved_bytes += c->bytes[v];

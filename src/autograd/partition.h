@@ -2,8 +2,8 @@
  *
  *     cr_parts parts;
  *     CR_TRY(cr_partition(&joint, NULL, &parts));    -- NULL: the minimum cut at budget 1
- *     parts.forward    -- (primals) -> (results, saved tensors, saved numbers)
- *     parts.backward   -- (saved numbers, saved tensors, tangents) -> gradients, NONE where none is due
+ *     parts.forward    -- (primals) -> (results, saved tensors, states of the generator, saved numbers)
+ *     parts.backward   -- (saved numbers, saved tensors, states, tangents) -> gradients, NONE where none is due
  *     cr_parts_dispose(&parts);
  *
  * What the backward part reads of the forward part's values is either saved between them or computed again. Saving
@@ -12,7 +12,10 @@
  *     time to compute again + lambda * bytes saved
  *
  * over all choices. Prices are in price.c. A larger lambda saves less and computes more: budgets below 1 are found by
- * raising it, so that the curve of bytes over budgets can only rise. Sizes that are symbols count as their hints. */
+ * raising it, so that the curve of bytes over budgets can only rise. Sizes that are symbols count as their hints.
+ *
+ * Random numbers are computed again, too: from the generator's state before they were drawn, which is saved instead of
+ * them (replay.c). */
 #ifndef CR_PARTITION_H
 #define CR_PARTITION_H
 
@@ -26,7 +29,7 @@ typedef enum cr_partitioner {
 /* What the user wants of one node (checkpoint regions and their policies). */
 typedef enum cr_policy {
     CR_POLICY_FREE,
-    CR_POLICY_RECOMPUTE, /* its results are not saved, unless they could not be computed again (random numbers) */
+    CR_POLICY_RECOMPUTE, /* its results are not saved, unless they could not be computed again */
     CR_POLICY_SAVE,      /* its results are not computed again */
 } cr_policy;
 
@@ -35,6 +38,7 @@ typedef struct cr_partition_options {
     double budget; /* activation_memory_budget: the fraction of the bytes at 1 that may be saved, 0 to 1 */
     /* A cr_policy per node id of the joint graph, before what its checkpoint regions say; NULL: all free. */
     const uint8_t *policy;
+    bool keep_draws; /* what was drawn is saved, and never drawn again */
 } cr_partition_options;
 
 /* One saved value, or one node that is computed again. Texts live as long as the parts. */
@@ -51,9 +55,10 @@ typedef struct cr_recomputed {
 typedef struct cr_parts {
     cr_graph *forward, *backward;
     /* forward: its last outputs; backward: its first placeholders, numbers first. Order is the same in both. */
-    uint32_t nresults, nsaved, nnumbers;
+    uint32_t nresults, nsaved, nnumbers; /* states are among the saved */
     cr_arena arena;
     CR_VEC(cr_saved_value) saved;     /* tensors, in order */
+    CR_VEC(uint32_t) drawn;           /* nodes of the joint graph that are drawn again, in order of their states */
     CR_VEC(cr_recomputed) recomputed; /* in the order of the joint graph; views and numbers are left out */
     int64_t saved_bytes;              /* inputs are not counted, storages once */
     int64_t forward_flops, backward_flops, recomputed_flops; /* backward: what is computed again is part of it */
@@ -73,6 +78,7 @@ typedef struct cr_price {
     int64_t flops;       /* of products, convolutions and attention */
     int64_t picoseconds; /* to compute it again */
     bool never;          /* it must not be: another run may give another answer, or has an effect */
+    bool draws;          /* random numbers: it is drawn again from the state that the generator had, which is saved */
 } cr_price;
 void cr__node_price(const cr_graph *g, const cr_node *node, cr_price *out);
 int64_t cr__value_bytes(const cr_graph *g, uint32_t value); /* of its own memory; numbers have 8 */

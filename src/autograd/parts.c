@@ -5,6 +5,7 @@
  * mention and that none of its inputs shows is handed over as one more number. */
 #include "autograd/cut.h"
 #include "graph/writes.h"
+#include "runtime/rt_random.h"
 
 typedef CR_VEC(uint32_t) ids;
 typedef struct builder {
@@ -16,6 +17,7 @@ typedef struct builder {
     cr_arg *map;            /* per value of `from`: what it is in `to`; NONE with given 0: nothing yet */
     bool *needed;           /* per node: of the forward part */
     ids tensors, numbers;   /* saved values, in order */
+    cr_arg *states;         /* per node that is drawn again (out->drawn): the generator's state before it */
     CR_VEC(cr_sym) symbols; /* handed over beside them */
     ids stack;
     cr_status status;
@@ -80,6 +82,20 @@ static cr_status copy_node(builder *b, uint32_t id) {
     return CR_OK;
 }
 
+static bool is_drawn(const builder *b, uint32_t id) { return b->c->again[id] && b->c->price[id].draws; }
+
+/* As in cut.c. */
+static cr_status copy_drawing(builder *b, uint32_t id, bool again) {
+    const cr_node *node = cr_graph_node(b->from, id);
+    cr_arg was;
+    CR_TRY(cr_graph_set_origin(b->to, &node->origin));
+    CR_TRY(cr__random_state(b->to, again ? &b->states[id] : NULL, &was));
+    CR_TRY(copy_node(b, id));
+    if (again) return cr__random_state(b->to, &was, &was);
+    b->states[id] = was;
+    return CR_OK;
+}
+
 static cr_status add_placeholder(builder *b, uint32_t value) {
     uint32_t made;
     CR_TRY(cr__cut_placeholder(b->to, cr_graph_value(b->from, value), &made));
@@ -104,6 +120,7 @@ static cr_status list_saved(builder *b) {
             bool tensor = cr_graph_value(b->from, v)->type == CR_T_TENSOR;
             CR_TRY(cr_vec_push(tensor ? &b->tensors : &b->numbers, v));
         }
+        if (node->kind == CR_NODE_CALL && is_drawn(b, n)) CR_TRY(cr_vec_push(&b->out->drawn, n));
     }
     return CR_OK;
 }
@@ -182,7 +199,8 @@ static cr_status build_forward(builder *b) {
     const cr_joint *joint = b->c->joint;
     const cr_node *output = cr_graph_node(b->from, cr_graph_output(b->from));
     size_t n = joint->nforward, inputs = 0;
-    cr_arg *outputs = cr_arena_alloc(&b->arena, (n + b->tensors.n + b->numbers.n + b->symbols.n + 1) * sizeof *outputs);
+    size_t saved = b->tensors.n + b->out->drawn.n + b->numbers.n + b->symbols.n;
+    cr_arg *outputs = cr_arena_alloc(&b->arena, (n + saved + 1) * sizeof *outputs);
     if (!outputs) return CR_ENOMEM;
     CR_TRY(begin(b, &b->out->forward));
     find_needed(b, output);
@@ -191,11 +209,12 @@ static cr_status build_forward(builder *b) {
         if (node->kind == CR_NODE_PLACEHOLDER) {
             if (inputs++ < joint->nprimals) CR_TRY(add_placeholder(b, node->first));
         } else if (node->kind != CR_NODE_OUTPUT && b->needed[id]) {
-            CR_TRY(copy_node(b, id));
+            CR_TRY(is_drawn(b, id) ? copy_drawing(b, id, false) : copy_node(b, id));
         }
     }
     for (size_t i = 0; i < n; i++) CR_TRY(map_arg(b, &output->args[i], &outputs[i]));
     for (size_t i = 0; i < b->tensors.n; i++) outputs[n++] = b->map[b->tensors.at[i]];
+    for (size_t i = 0; i < b->out->drawn.n; i++) outputs[n++] = b->states[b->out->drawn.at[i]];
     for (size_t i = 0; i < b->numbers.n; i++) outputs[n++] = b->map[b->numbers.at[i]];
     for (size_t i = 0; i < b->symbols.n; i++) CR_TRY(cr_graph_value_for(b->to, b->symbols.at[i], &outputs[n++]));
     CR_TRY(cr_graph_set_origin(b->to, NULL));
@@ -222,7 +241,7 @@ static cr_status compute(builder *b, uint32_t id) {
         CR_TRY(b->status);
         if (b->stack.n > before) continue;
         b->stack.n--;
-        if (!known) CR_TRY(copy_node(b, next));
+        if (!known) CR_TRY(is_drawn(b, next) ? copy_drawing(b, next, true) : copy_node(b, next));
     }
     return CR_OK;
 }
@@ -246,6 +265,10 @@ static cr_status add_inputs(builder *b) {
     for (size_t i = 0; i < b->symbols.n; i++)
         CR_TRY(cr_graph_placeholder_number(b->to, cr_sym_name(b->symbols.at[i]), CR_T_INT, b->symbols.at[i], &made));
     for (size_t i = 0; i < b->tensors.n; i++) CR_TRY(add_placeholder(b, b->tensors.at[i]));
+    for (size_t i = 0; i < b->out->drawn.n; i++) {
+        const cr_node *node = cr_graph_node(b->from, b->out->drawn.at[i]);
+        CR_TRY(cr__state_input(b->to, cr_graph_value(b->from, node->first)->name, &b->states[b->out->drawn.at[i]]));
+    }
     for (uint32_t id = cr_graph_first(b->from); id != CR_NO_NODE; id = cr_graph_next(b->from, id)) {
         const cr_node *node = cr_graph_node(b->from, id);
         if (node->kind == CR_NODE_PLACEHOLDER && inputs++ >= b->c->joint->nprimals)
@@ -295,6 +318,14 @@ static cr_status note_saved(builder *b) {
         CR_TRY(cr_vec_push(&b->out->saved, s));
         b->out->saved_bytes += s.bytes;
     }
+    for (size_t i = 0; i < b->out->drawn.n; i++) {
+        const cr_node *node = cr_graph_node(b->from, b->out->drawn.at[i]);
+        const char *drawn = cr_graph_value(b->from, node->first)->name;
+        cr_saved_value s = { .op = "cresset::random_state", .bytes = RT_GENERATOR_STATE_BYTES };
+        if (!(s.name = cr_arena_printf(&b->out->arena, "%s_state", drawn))) return CR_ENOMEM;
+        CR_TRY(cr_vec_push(&b->out->saved, s));
+        b->out->saved_bytes += s.bytes;
+    }
     b->out->saved_bytes += 8 * (int64_t)(b->numbers.n + b->symbols.n);
     return CR_OK;
 }
@@ -327,13 +358,14 @@ static cr_status note_nodes(builder *b) {
 static cr_status build(builder *b) {
     b->map = cr_arena_alloc(&b->arena, (cr_graph_value_count(b->from) + 1) * sizeof *b->map);
     b->needed = cr_arena_calloc(&b->arena, cr_graph_node_limit(b->from) + 1, sizeof *b->needed);
-    if (!b->map || !b->needed) return CR_ENOMEM;
+    b->states = cr_arena_alloc(&b->arena, (cr_graph_node_limit(b->from) + 1) * sizeof *b->states);
+    if (!b->map || !b->needed || !b->states) return CR_ENOMEM;
     CR_TRY(list_saved(b));
     CR_TRY(list_symbols(b));
     CR_TRY(build_forward(b));
     CR_TRY(build_backward(b));
     b->out->nresults = b->c->joint->nforward;
-    b->out->nsaved = (uint32_t)b->tensors.n;
+    b->out->nsaved = (uint32_t)(b->tensors.n + b->out->drawn.n);
     b->out->nnumbers = (uint32_t)(b->numbers.n + b->symbols.n);
     CR_TRY(note_saved(b));
     return note_nodes(b);
@@ -355,6 +387,7 @@ void cr_parts_dispose(cr_parts *p) {
     cr_graph_release(p->forward);
     cr_graph_release(p->backward);
     cr_vec_dispose(&p->saved);
+    cr_vec_dispose(&p->drawn);
     cr_vec_dispose(&p->recomputed);
     cr_arena_dispose(&p->arena);
     *p = (cr_parts){ .forward = NULL };

@@ -15,6 +15,7 @@ enum {
     arithmetic = 10, /* an addition: its operands are read in any case */
     function = 200,  /* an exponential */
     movement = 500,  /* a write and a read of four bytes */
+    draw = 3000,     /* a random number */
     product = 4000,  /* at least, an element of the result: operands are packed */
     unknown = 20000,
     unknown_size = 4096,
@@ -183,6 +184,7 @@ static bool is_stream(const cr_op *op) {
 
 static int64_t rate(const cr_op *op) {
     const char *text = op->base->row->scalar;
+    if (op->base->tags & CR_TAG_RANDOM) return draw;
     if (!(op->tags & CR_TAG_POINTWISE)) return is_stream(op) ? movement : unknown;
     for (size_t i = 0; text && i < CR_COUNT(functions); i++)
         if (strstr(text, functions[i])) return function;
@@ -220,7 +222,8 @@ static bool makes_memory(const cr_graph *g, const cr_node *node) {
 void cr__node_price(const cr_graph *g, const cr_node *node, cr_price *out) {
     *out = (cr_price){ .flops = 0 };
     if (node->kind != CR_NODE_CALL) return;
-    out->never = !cr_node_is_pure(g, node);
+    out->draws = cr_node_only_draws(g, node);
+    out->never = !out->draws && !cr_node_is_pure(g, node);
     if (!makes_memory(g, node) || cr_op_facts(node->op)->fill) return;
     out->flops = flops(g, node);
     if (!out->flops) {

@@ -2,6 +2,8 @@
  * regions.h; loops are in sweep.c. */
 #include "autograd/regions.h"
 
+#include "autograd/cut.h"
+#include "graph/writes.h"
 #include "passes/passes.h"
 
 /* ---- small things ---- */
@@ -82,17 +84,11 @@ cr_status cr__region_call(cr__path *p, const cr_op *op, const cr_arg *args, cr_g
 }
 
 cr_status cr__refuse_random(const cr_op *region, const cr_graph *body) {
-    for (uint32_t n = cr_graph_first(body); n != CR_NO_NODE; n = cr_graph_next(body, n)) {
-        const cr_node *node = cr_graph_node(body, n);
-        if (node->kind != CR_NODE_CALL) continue;
-        if (cr_op_draws(node->op, node->args))
-            return CR_FAIL(CR_ENOTIMPL, "%s: its body draws random numbers by %s, and its derivative runs the body a "
-                                        "second time; draw them before and pass them as an operand",
-                           region->name, node->op->name);
-    }
-    for (size_t i = 0; i < cr_graph_subgraph_count(body); i++)
-        CR_TRY(cr__refuse_random(region, cr_graph_subgraph(body, i)));
-    return CR_OK;
+    const cr_op *drawing = cr_graph_draws(body);
+    if (!drawing) return CR_OK;
+    return CR_FAIL(CR_ENOTIMPL, "%s: its body draws random numbers by %s, and its derivative runs the body a second "
+                                "time; draw them before and pass them as an operand",
+                   region->name, drawing->name);
 }
 
 static cr_status flows_once(cr__region *r, const cr_graph *body, bool *grown) {
@@ -120,10 +116,11 @@ cr_status cr__region_flows(cr__region *r, const cr_graph *body) {
 static cr_status cond_forward(cr__path *p, const cr_graph *from, cr__region *r, const cr_node *node,
                               const cr_arg *args) {
     for (int k = 0; k < 2; k++) {
-        CR_TRY(cr__refuse_random(r->op, r->body[k]));
         CR_TRY(cr__region_flows(r, r->body[k]));
         CR_TRY(own_body(p->to, r->body[k]));
     }
+    bool draws = cr_graph_draws(r->body[0]) || cr_graph_draws(r->body[1]);
+    if (draws) CR_TRY(cr__random_state(p->to, NULL, &r->state));
     CR_TRY(cr_graph_call_with(p->to, node->op, args, cr_graph_value(from, node->first), node->nvalues, &r->node));
     return cr__path_grow(p);
 }
@@ -132,6 +129,7 @@ typedef struct branch {
     cr_graph *graph;
     cr_arg *inputs; /* placeholders: per operand (constants: themselves), then per result that has a gradient */
     cr_arg *outputs; /* of the joint graph, in it */
+    cr_arg was; /* where the generator was before it was put back to draw again */
     cr_joint joint;
 } branch;
 
@@ -157,6 +155,10 @@ static cr_status branch_open(cr__path *p, const cr__region *r, const cr_graph *b
         if (a->kind == CR_ARG_VALUE) CR_TRY(cr__mirror(b->graph, p->to, (uint32_t)a->u.i, &b->inputs[i]));
         if (i < r->noperands) given[i] = b->inputs[i];
     }
+    if (r->state.kind == CR_ARG_VALUE) {
+        CR_TRY(cr__mirror(b->graph, p->to, (uint32_t)r->state.u.i, &b->was));
+        CR_TRY(cr__random_state(b->graph, &b->was, &b->was));
+    }
     for (uint32_t i = 0; i < b->joint.ntangents; i++)
         given[r->noperands + i] = b->inputs[r->noperands + b->joint.tangent_of[i]];
     return cr__graph_inline(b->graph, b->joint.graph, given, b->outputs);
@@ -174,18 +176,20 @@ static cr_status branch_close(const cr__region *r, branch *b, const bool *due, c
             CR_TRY(cr__zeros_like(cr_graph_emitter(b->graph), &b->inputs[i], &made[n]));
         n++;
     }
+    if (r->state.kind == CR_ARG_VALUE) CR_TRY(cr__random_state(b->graph, &b->was, &b->was));
     return cr__body_finish(b->graph, made, n, name, out);
 }
 
 static cr_status call_branches(cr__path *p, cr__region *r, const cr_arg *grads, const bool *due, cr_graph *const *made,
                                cr_arg *out) {
-    cr_arg *operands = cr_graph_alloc(p->to, (r->noperands + r->nresults + 1u) * sizeof *operands);
+    cr_arg *operands = cr_graph_alloc(p->to, (r->noperands + r->nresults + 2u) * sizeof *operands);
     uint32_t n = 0, node;
     if (!operands) return CR_ENOMEM;
     for (uint32_t i = 0; i < r->noperands; i++)
         if (r->operands[i].kind == CR_ARG_VALUE) operands[n++] = r->operands[i];
     for (uint32_t i = 0; i < r->nresults; i++)
         if (grads[i].kind == CR_ARG_VALUE) operands[n++] = grads[i];
+    if (r->state.kind == CR_ARG_VALUE) operands[n++] = r->state;
     cr_arg yes = cr__arg(CR_ARG_GRAPH, 0), no = yes;
     yes.u.graph = made[0], no.u.graph = made[1];
     CR_TRY(cr__region_call(p, r->op, (cr_arg[]){ r->condition, yes, no, cr_arg_list(operands, n) }, made, 2, &node));
@@ -278,6 +282,7 @@ static cr_status forward(cr__path *p, const cr_graph *from, const cr_node *node,
     r->kind = cr_op_facts(node->op)->region.kind;
     r->nresults = node->nvalues;
     r->condition = args[0];
+    r->state = cr_arg_none();
     CR_TRY(collect(p, r, node, args));
     r->live = cr_graph_alloc(p->to, (r->nresults + 1u) * sizeof *r->live);
     r->results = cr_graph_alloc(p->to, (r->nresults + 1u) * sizeof *r->results);

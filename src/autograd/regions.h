@@ -5,7 +5,8 @@
  * part calls the region as it was, or with more results where the backward needs what happened in each step; the
  * backward part calls a region whose bodies are the backward parts:
  *
- * - cond: the branch that was taken, on the operands and gradients. It computes again what it needs of the forward.
+ * - cond: the branch that was taken, on the operands and gradients. It computes again what it needs of the forward, and
+ *   draws again from the state that the generator had (replay.c).
  * - map, scan: from the last slice to the first. What is saved of each step (one minimum cut of the body's joint graph
  *   says what) is stacked by the forward; gradients of what all steps share are carried and added to.
  * - while_loop: the forward counts its steps; the backward repeats that many as a scan, and goes back along it.
@@ -35,6 +36,7 @@ struct cr__region {
     uint32_t nresults;
     bool *live;            /* per result: can it bring a gradient? */
     cr_arg condition;      /* COND */
+    cr_arg state;          /* COND: the generator's state before, where a branch draws; else NONE */
     uint32_t ncarried, nslices; /* the first operands */
     bool *saved;           /* SCAN: per value of the body's joint graph */
     CR_VEC(cr__kept) kept; /* SCAN: numbers, then tensors, as the body's backward part takes them */

@@ -42,7 +42,7 @@ static cr_status choose_kept(cr__path *p, cr__region *r, const cr_joint *j) {
     r->saved = cr_graph_alloc(p->to, (cr_graph_value_count(j->graph) + 1u) * sizeof *r->saved);
     if (!r->saved) return CR_ENOMEM;
     memset(r->saved, 0, cr_graph_value_count(j->graph) * sizeof *r->saved);
-    CR_TRY(cr__cut_choose(j, &how, r->saved));
+    CR_TRY(cr__cut_choose(j, &how, NULL, r->saved));
     return list_kept(r, j);
 }
 
@@ -104,7 +104,7 @@ static cr_status sweep(cr__path *p, cr__region *r, const char *op, const char *n
     cr_cut cut = { .forward = NULL };
     CR_TRY(cr_differentiate(r->body[0], &(cr_differentiation){ .wrt = r->wrt }, &j));
     cr_status status = choose_kept(p, r, &j);
-    if (!status) status = cr__cut_forward(&j, r->saved, &cut);
+    if (!status) status = cr__cut_forward(&j, r->saved, NULL, &cut);
     cr_joint_dispose(&j);
     if (!status) status = widen(r, &cut, name);
     if (!status) status = call_sweep(p, r, op, cut.forward, &r->node);
@@ -155,7 +155,7 @@ static cr_status open_part(step_back *s, const cr_arg *grads) {
     for (uint32_t i = 0; i < r->nresults; i++)
         through[i] = grads[i].kind == CR_ARG_VALUE || (i < r->ncarried && r->wrt[i]);
     CR_TRY(cr_differentiate(r->body[0], &(cr_differentiation){ .wrt = r->wrt, .through = through }, &s->joint));
-    CR_TRY(cr__cut_backward(&s->joint, r->saved, &s->part));
+    CR_TRY(cr__cut_backward(&s->joint, r->saved, NULL, &s->part));
     s->gradients = cr_graph_node(s->part, cr_graph_output(s->part));
     for (uint32_t i = 0; i < r->ncarried; i++) s->turned |= r->wrt[i];
     CR_TRY(cr_graph_create(cr_graph_env(s->p->to), &s->graph));

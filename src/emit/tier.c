@@ -2,6 +2,7 @@
 #include "emit/tier.h"
 
 #include "emit/emit.h"
+#include "graph/writes.h"
 #include "lower/lower.h"
 
 #include <pthread.h>
@@ -51,9 +52,9 @@ bool cr_tier_draws(const cr_graph *g) {
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
         const cr_node *node = cr_graph_node(g, n);
         if (node->kind != CR_NODE_CALL) continue;
-        if (!node->op->row || cr_op_draws(node->op, node->args)) return true;
+        if (!node->op->row) return true;
     }
-    return false;
+    return cr_graph_draws(g) != NULL;
 }
 
 /* Is the result what the graph says: dtype, sizes, strides? Symbolic ones are as they come. */

@@ -31,9 +31,27 @@ static bool sizes_known(const cr_graph *g, const cr_node *node) {
     return true;
 }
 
-bool cr_node_is_pure(const cr_graph *g, const cr_node *node) {
+static bool is_pure_but_draws(const cr_graph *g, const cr_node *node) {
+    uint32_t allowed = CR_TAG_RANDOM;
     if (cr_node_writes(node)) return false;
-    if (cr_op_draws(node->op, node->args)) return false;
-    uint32_t allowed = CR_TAG_RANDOM; /* this call draws nothing */
     return is_pure(node->op, allowed) || (is_pure(node->op, allowed | CR_TAG_DATA_DEPENDENT) && sizes_known(g, node));
+}
+
+bool cr_node_is_pure(const cr_graph *g, const cr_node *node) {
+    return !cr_op_draws(node->op, node->args) && is_pure_but_draws(g, node);
+}
+
+bool cr_node_only_draws(const cr_graph *g, const cr_node *node) {
+    if (!cr_op_draws(node->op, node->args) || !is_pure_but_draws(g, node)) return false;
+    return node->op->base->row->kernel != rt_k_random_state; /* which may move the generator anywhere */
+}
+
+const cr_op *cr_graph_draws(const cr_graph *g) {
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
+        const cr_node *node = cr_graph_node(g, n);
+        if (node->kind == CR_NODE_CALL && cr_op_draws(node->op, node->args)) return node->op;
+    }
+    const cr_op *found = NULL;
+    for (size_t i = 0; !found && i < cr_graph_subgraph_count(g); i++) found = cr_graph_draws(cr_graph_subgraph(g, i));
+    return found;
 }

@@ -65,5 +65,9 @@ CR_NODISCARD cr_status cr_node_visit_writes(const cr_graph *g, const cr_node *no
  * depend on data are known for this one (index by integers). */
 bool cr_op_is_pure(const cr_op *op);
 bool cr_node_is_pure(const cr_graph *g, const cr_node *node);
+/* It draws random numbers, and is pure but for that: from the same state of the generator it gives the same results. */
+bool cr_node_only_draws(const cr_graph *g, const cr_node *node);
+/* The first op that draws, in the graph or in a body of its regions; NULL: none. */
+const cr_op *cr_graph_draws(const cr_graph *g);
 
 #endif

@@ -356,6 +356,7 @@ RULE(shape_binomial);
 RULE(shape_draw_both);
 RULE(shape_draw_sized);
 RULE(shape_draw_strided);
+RULE(shape_random_state);
 RULE(shape_randperm);
 RULE(shape_multinomial);
 RULE(shape_dropout);

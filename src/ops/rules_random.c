@@ -4,6 +4,7 @@
  * other strides than PyTorch would give other numbers. Most results are row-major, whatever the strides of the
  * arguments. */
 #include "ops/rules.h"
+#include "runtime/rt_random.h"
 
 static const char *op_name(const cr_rule *r) { return r->op->schema.name; }
 
@@ -101,6 +102,17 @@ cr_status shape_draw_strided(cr_rule *r) {
     out->meta.dtype = as.dtype;
     cr_layout_like(r->env, &as, &out->meta);
     return CR_OK;
+}
+
+cr_status shape_random_state(cr_rule *r) {
+    cr_dim bytes = RT_GENERATOR_STATE_BYTES;
+    const cr_meta *given = cr_rule_meta(r, 0);
+    if (given && (given->rank != 1 || given->dtype != CR_U8 ||
+                  cr_dim_known(r->env, given->size[0], CR_EQ, bytes) == CR_NO))
+        return CR_FAIL(CR_ERUNTIME, "%s: a state is a tensor of %d bytes (uint8), as an earlier call gave it",
+                       op_name(r), RT_GENERATOR_STATE_BYTES);
+    if (given) CR_TRY(cr_dim_require(r->env, given->size[0], CR_EQ, bytes, "size of a generator's state"));
+    return cr_rule_add_dense(r, CR_U8, 1, &bytes);
 }
 
 cr_status shape_randperm(cr_rule *r) {

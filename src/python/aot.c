@@ -4,6 +4,7 @@
 #include "autograd/aot.h"
 #include "emit/cache.h"
 #include "emit/emit.h"
+#include "emit/tier.h"
 #include "lower/lower.h"
 #include "passes/passes.h"
 
@@ -209,7 +210,7 @@ static PyObject *compile_graph(PyObject *module, PyObject *args) {
     cr_lowered *l = NULL;
     PyThreadState *thread = PyEval_SaveThread();
     cr_status status = cr_lower_graphs(&(cr_lower_graph){ .graph = g, .name = "forward" }, 1, NULL, &l);
-    cr_emit_options o = { .weights = CR_WEIGHTS_INSIDE, .target = "native" };
+    cr_emit_options o = { .weights = CR_WEIGHTS_INSIDE, .target = "native", .random = cr_tier_draws(g) };
     if (!status) status = cr_emit(l, PyBytes_AS_STRING(path), &o);
     cr_lowered_release(l);
     PyEval_RestoreThread(thread);

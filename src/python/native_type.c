@@ -5,6 +5,8 @@
 #include "python/tree.h"
 
 #include "cresset/compile.h"
+#include "emit/emit.h"
+#include "runtime/rt_random.h"
 
 /* ---- building ---- */
 
@@ -124,13 +126,31 @@ static void follow_seed(py_native *self) {
     cr_native_seed(self->native, cr_py_last_seeding.seed);
 }
 
+/* Goes on where the default generator is, which goes on where the call ended. Nobody else draws meanwhile: the caller
+ * has the GIL. */
+static cr_status run_drawing(cr_native *native, int method, const cr_arg *inputs, size_t n, cr_arg *results,
+                             size_t nresults) {
+    unsigned char state[RT_GENERATOR_STATE_BYTES];
+    char message[256] = "";
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    rt_generator *g = cr_default_generator();
+    if (!g) return CR_ENOMEM;
+    rt_generator_get_state(g, state);
+    CR_TRY(cr_native_set_random(native, state, sizeof state));
+    CR_TRY(cr_native_run(native, method, inputs, n, results, nresults));
+    cr_status status = cr_native_get_random(native, state, sizeof state);
+    if (!status && rt_generator_set_state(&ctx, g, state, sizeof state)) status = CR_FAIL(CR_ERUNTIME, "%s", message);
+    if (status) cr_results_release(results, nresults);
+    return status;
+}
+
 static PyObject *native_run(PyObject *self, PyObject *args) {
-    int method;
+    int method, draws = 0;
     PyObject *leaves, *items = NULL, *o = NULL;
     cr_arg *inputs = NULL;
     cr_py_frame f;
     cr_py_frame_init(&f);
-    if (!PyArg_ParseTuple(args, "iO:run", &method, &leaves)) goto out;
+    if (!PyArg_ParseTuple(args, "iO|p:run", &method, &leaves, &draws)) goto out;
     const cresset_api *api = cr_library_api(cr_native_library(native_of(self)));
     if (method < 0 || method >= api->nmethods) {
         PyErr_Format(PyExc_ValueError, "there is no method %d, the library has %d", method, api->nmethods);
@@ -146,10 +166,15 @@ static PyObject *native_run(PyObject *self, PyObject *args) {
     }
     for (size_t i = 0; i < n; i++)
         if (cr_py_leaf(&f, PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), &inputs[i])) goto out;
-    follow_seed((py_native *)self);
-    PyThreadState *thread = PyEval_SaveThread();
-    cr_status status = cr_native_run(native_of(self), method, inputs, n, inputs + n, nresults);
-    PyEval_RestoreThread(thread);
+    cr_status status;
+    if (draws) {
+        status = run_drawing(native_of(self), method, inputs, n, inputs + n, nresults);
+    } else {
+        follow_seed((py_native *)self);
+        PyThreadState *thread = PyEval_SaveThread();
+        status = cr_native_run(native_of(self), method, inputs, n, inputs + n, nresults);
+        PyEval_RestoreThread(thread);
+    }
     if (status && PyErr_Occurred()) goto out; /* an operator written in Python raised it */
     o = status ? cr_py_raise(status) : cr_py_results_list(NULL, inputs + n, nresults);
 out:
@@ -275,7 +300,9 @@ static PyObject *get_path(PyObject *self, void *unused) {
 }
 
 static PyMethodDef native_type_methods[] = {
-    { "run", native_run, METH_VARARGS, "run(method, inputs): flat inputs to flat outputs, both lists." },
+    { "run", native_run, METH_VARARGS,
+      "run(method, inputs, draws=False): flat inputs to flat outputs, both lists; draws: from the default "
+      "generator." },
     { "methods", native_methods, METH_NOARGS, "[(name, input names, output names, in_spec, out_spec)]." },
     { "take_state", native_take_state, METH_O,
       "take_state(module): buffers that the model changes become copies of the module's." },

@@ -526,3 +526,15 @@ int rt_k_normal_tensor_tensor(const rt_ctx *ctx, const rt_call *c) {
     code = combine_with(c->out, rt_arg_view(c, 1), true);
     return code ? code : combine_with(c->out, rt_arg_view(c, 0), false);
 }
+
+/* ---- the state itself ---- */
+
+int rt_k_random_state(const rt_ctx *ctx, const rt_call *c) {
+    rt_generator *g = rt_call_generator(c);
+    const rt_view *given = c->arg[0].kind == RT_ARG_VIEW ? rt_arg_view(c, 0) : NULL;
+    uint8_t next[RT_GENERATOR_STATE_BYTES]; /* the result may lie where the state that is given does */
+    for (int64_t i = 0; given && i < RT_GENERATOR_STATE_BYTES; i++)
+        next[i] = ((const uint8_t *)given->p)[i * given->stride[0]];
+    rt_generator_get_state(g, c->out->p);
+    return given ? rt_generator_set_state(ctx, g, next, sizeof next) : RT_OK;
+}

@@ -304,6 +304,7 @@ RT_KERNEL(rt_k_pad_packed_sequence);
 RT_KERNEL(rt_k_uniform);              /* uniform_, uniform: self, from, to, generator */
 RT_KERNEL(rt_k_rand);                 /* rand, rand_like and their .generator: only the generator counts */
 RT_KERNEL(rt_k_normal);               /* normal_, normal_functional: self, mean, std, generator */
+RT_KERNEL(rt_k_random_state);         /* state or none; the generator */
 RT_KERNEL(rt_k_normal_strided);       /* self, stride, mean, std, generator */
 RT_KERNEL(rt_k_normal_float_float);   /* mean, std, size, ... */
 RT_KERNEL(rt_k_normal_tensor_float);  /* mean, std, generator */

@@ -181,7 +181,19 @@ def normal_calls(dtype):
         yield call(torch.zeros(shape, dtype=dtype), list(stride), 2.0, 3.0), want
 
 
-CALLS = {"normal_strided": normal_calls, "roll": roll_calls,
+def state_calls(_):
+    """The generator's state, which is another one afterwards where one is given."""
+    for seed, draws in [(4, 0), (5, 3), (6, 700)]:
+        generator = torch.Generator().manual_seed(seed)
+        torch.rand(draws, generator=generator)
+        given = torch.Generator().manual_seed(seed + 1).get_state()
+        for args in (None,), (given,):
+            cresset.manual_seed(seed)
+            cresset.rand(draws)
+            yield call(*args), lambda g=generator: g.get_state()
+
+
+CALLS = {"random_state": state_calls, "normal_strided": normal_calls, "roll": roll_calls,
          "pad_circular_backward": circular_calls, "pack_panels": pack_calls,
          "linear_packed": linear_calls, "embedding_packed": embedding_calls,
          "lstm_packed": lambda _: recurrent_calls("LSTM"), "gru_packed": lambda _: recurrent_calls("GRU"),
@@ -242,6 +254,25 @@ def test_drawn_numbers_owe_nothing_to_what_was_there():
     assert x.grad.tolist() == [0.0, 0.0, 0.0]
 
 
+def test_numbers_are_drawn_again():
+    """Between two calls, the second with what the first gave, the generator is elsewhere."""
+    cresset.manual_seed(8)
+    state = ops.random_state()
+    first = cresset.randn(5).tolist()
+    was = ops.random_state(state)
+    assert cresset.randn(5).tolist() == first
+    after = torch.Generator().manual_seed(8)
+    torch.randn(5, generator=after)
+    assert torch.equal(harness.theirs(was), after.get_state())
+    ops.random_state(was)
+    assert cresset.rand(3).tolist() == torch.rand(3, generator=after).tolist()
+    for wrong in (cresset.zeros(5056), cresset.zeros(3, dtype=cresset.uint8)):
+        with pytest.raises(RuntimeError, match="5056 bytes"):
+            ops.random_state(wrong)
+    with pytest.raises(RuntimeError, match="invalid mt19937 state"):
+        ops.random_state(cresset.zeros(5056, dtype=cresset.uint8))
+
+
 def test_data_without_their_history():
     """Numbers of one tensor with the history of another: that is what the gradient goes to, all of it."""
     data, history = (cresset.randn(3, requires_grad=True) for _ in range(2))
@@ -274,8 +305,8 @@ def test_derivatives_are_differences(name):
 
 # Those with a decomposition have its derivative, which the sweeps of the ops that consist of them hold to PyTorch's.
 COMPOSED = {name for name in NAMES if cresset._C._row(f"cresset::{name}")["decomp"]}
-# isin gives truth values; the other two have one that is no difference
-OTHERS = sorted(set(CALLS) - set(DIFFERENTIABLE) - COMPOSED - {"isin", "with_data", "normal_strided"})
+# isin gives truth values, random_state bytes; the other two have one that is no difference
+OTHERS = sorted(set(CALLS) - set(DIFFERENTIABLE) - COMPOSED - {"isin", "with_data", "normal_strided", "random_state"})
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -1,10 +1,11 @@
 """checkpoint regions and random numbers in functions that are compiled ahead of time."""
 import functools
+import json
 
 import cresset
 import pytest
 
-from cresset import nn
+from cresset import _C, nn
 from cresset._functorch.aot_autograd import (aot_function, aot_module, default_partition,
                                              min_cut_rematerialization_partition)
 from cresset.utils.checkpoint import checkpoint, checkpoint_sequential
@@ -76,8 +77,79 @@ def test_dropout_draws_once(partition, compiler):
     f = aot_function(fn, compiler, partition_fn=partition)
     for _ in range(2):
         agree(step(f, x, w), want)
-        if compiler == "nop":
-            assert cresset.rand(3).tolist() == after
+        assert cresset.rand(3).tolist() == after
+
+
+DRAWN = {
+    "dropout": lambda m, c, x, w: m.nn.functional.dropout(
+        c(lambda a: m.nn.functional.dropout(a.exp() * w, 0.4, True).sin(), (x * w).sin()), 0.5, True),
+    "noise": lambda m, c, x, w: c(lambda a: (a * m.randn_like(a)).sin() * (w + m.rand(w.shape)).exp(), x),
+    "twice": lambda m, c, x, w: w * c(
+        lambda a: c(lambda b: (b * m.rand_like(b)).cos(), a * m.bernoulli(w.detach())), x),
+    "feature": lambda m, c, x, w: c(lambda a: m.nn.functional.feature_alpha_dropout(a.sin(), 0.5, True).exp(), x) * w,
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_drawn_again_is_what_was_drawn(name):
+    """Large tensors are drawn again from the generator's state, of which one is saved for each call: numbers, gradients
+    and the generator afterwards are eager PyTorch's."""
+    torch = pytest.importorskip("torch", reason="its eager numbers are the right ones")
+    from torch.utils.checkpoint import checkpoint as theirs
+    fn = DRAWN[name]
+    x, w = torch.rand(96, 80), torch.rand(96, 80)
+
+    def run(m, f):
+        m.manual_seed(4)
+        leaves = [m.tensor(t.tolist()).requires_grad_() for t in (x, w)]
+        y = f(*leaves)
+        (y * y).sum().backward()
+        return [torch.tensor(t.tolist()) for t in (y, *(leaf.grad for leaf in leaves))], m.get_rng_state().tolist()
+
+    want, stream = run(torch, lambda x, w: fn(torch, lambda f, a: theirs(f, a, use_reentrant=False), x, w))
+    ours = functools.partial(fn, cresset, lambda f, a: checkpoint(f, a, use_reentrant=False))
+    for partition in PARTITIONS:
+        seen = []
+        for compiler in (collecting(seen), "native"):
+            got, state = run(cresset, aot_function(ours, compiler, partition_fn=partition))
+            for a, b in zip(got, want):
+                assert (a - b).abs().max() <= 1e-4 * b.abs().max()
+            assert state == stream
+        forward, backward = (sum("random_state" in str(node.target) and node.op == "call_function"
+                                 for node in graph.graph.nodes) for graph in seen)
+        assert forward >= 1 and backward == 2 * forward
+
+
+def test_budgets_draw_again():
+    """Without a region masks are saved at budget 1, and drawn again where the budget leaves no room."""
+    def fn(x):
+        return nn.functional.dropout(x.sin(), 0.5, True).exp()
+
+    x = cresset.rand(100, 100)
+    joint, primals, results, _ = _C._differentiate(_C._functionalize(_C.record(fn, (x,)))[0])
+    cresset.manual_seed(6)
+    want, gradient = joint.run(x, cresset.ones(100, 100))
+    after, saved = cresset.get_rng_state().tolist(), {}
+    for budget in (1.0, 0.0):
+        forward, backward, nsaved, numbers, report = _C._partition(joint, primals, results, budget=budget)
+        cresset.manual_seed(6)
+        result, *kept = forward.run(x)
+        assert len(kept) == nsaved and not numbers and result.tolist() == want.tolist()
+        got = backward.run(*kept, cresset.ones(100, 100))
+        got = got[0] if isinstance(got, (list, tuple)) else got
+        assert got.tolist() == gradient.tolist() and cresset.get_rng_state().tolist() == after
+        saved[budget] = {item["op"]: item["bytes"] for item in json.loads(report)["saved"] if item["bytes"]}
+    assert "cresset::random_state" not in saved[1.0] and saved[1.0]
+    assert saved[0.0] == {"cresset::random_state": 5056}
+
+
+def test_few_numbers_are_kept():
+    """A mask that is smaller than a state is saved, also in a region."""
+    seen = []
+    f = aot_function(lambda x: checkpoint(lambda a: nn.functional.dropout(a.exp(), 0.5, True).sin(), x,
+                                          use_reentrant=False), collecting(seen))
+    step(f, cresset.rand(8, 8))
+    assert not any("random_state" in str(node.target) for graph in seen for node in graph.graph.nodes)
 
 
 def test_nested_and_sequential():

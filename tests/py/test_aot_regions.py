@@ -227,7 +227,7 @@ def test_exported_modules():
 
 
 def test_random_numbers():
-    """Steps of map and scan keep what they drew; what would be run again and draw is refused by name."""
+    """Steps of map and scan keep what they drew; a loop that would be run again and draws is refused by name."""
     x = cresset.rand(4, 3)
 
     def fn(x):
@@ -242,15 +242,52 @@ def test_random_numbers():
 
     for partition in (default_partition, min_cut_rematerialization_partition):
         assert run(aot_function(fn, "nop", partition_fn=partition)) == run(fn)
-    drawn = aot_function(lambda x: regions.cond(x.sum() > 0, lambda a: a * cresset.rand_like(a), lambda a: a * 1,
-                                                (x,)), "nop")
-    with pytest.raises(NotImplementedError, match="higher_order::cond: its body draws random numbers by aten::rand_like"
-                                                  ".*pass them as an operand"):
+    drawn = aot_function(lambda x: regions.while_loop(lambda c: c.sum() < 9, lambda c: (c + cresset.rand_like(c),),
+                                                      (x,))[0], "nop")
+    with pytest.raises(NotImplementedError, match="higher_order::while_loop: its body draws random numbers by "
+                                                  "aten::rand_like.*pass them as an operand"):
         drawn(x.clone().requires_grad_())
     counted = aot_function(lambda x: regions.while_loop(lambda i, c: i < 3, lambda i, c: (i + 1, c * c), (0, x))[1],
                            "nop")
     with pytest.raises(NotImplementedError, match="value 0 that it carries is a number; carry it as a tensor"):
         counted(x.clone().requires_grad_())
+
+
+DRAWING = {
+    "both": lambda m, h, x, w: h.cond(
+        x.sum() > 0, lambda a, b: a * m.rand_like(a) * m.nn.functional.dropout(b, 0.5, True),
+        lambda a, b: a * m.randn_like(b), (x, w)) * w,
+    "one": lambda m, h, x, w: h.cond(x.sum() > 0, lambda a, b: a * b, lambda a, b: a * m.bernoulli(b.sigmoid()),
+                                     (x * m.rand_like(x), w)),
+    "nested": lambda m, h, x, w: h.cond(
+        w.sum() > 0, lambda a, b: h.cond(a.sum() > 0, lambda c, d: c * m.rand_like(d) * d, lambda c, d: c.exp() * d,
+                                         (a * m.randn_like(a), b)),
+        lambda a, b: a.sin() * m.rand_like(b) * b, (x, w)),
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_branches_that_draw(name, sign):
+    """Values, gradients and the generator afterwards are eager PyTorch's, whoever runs the graphs."""
+    fn = DRAWING[name]
+    x, w = (sign * t for t in values())
+
+    def run(m, f):
+        m.manual_seed(11)
+        leaves = [(t if m is torch else ours(t)).clone().requires_grad_() for t in (x, w)]
+        before = m.rand(3).tolist()
+        y = f(*leaves)
+        (y * y).sum().backward()
+        return (y, [t.grad for t in leaves]), before + m.get_rng_state().tolist()
+
+    want, stream = run(torch, lambda x, w: fn(torch, Eager, x, w))
+    for compiler in ("nop", "native"):
+        for partition in (default_partition, min_cut_rematerialization_partition):
+            f = aot_function(lambda x, w: fn(cresset, regions, x, w), compiler, partition_fn=partition)
+            got, mine = run(cresset, f)
+            assert close(got[0], want[0]) and all(close(a, b) for a, b in zip(got[1], want[1]))
+            assert mine == stream
 
 
 def test_twice():

@@ -88,8 +88,10 @@ def native(graph: Any, inputs: list[Any]) -> Any:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
+    draws = _C._graph_draws(graph._raw)  # then the default generator is the library's, too
+
     def run(args: list[Any]) -> Any:
-        return library.run(0, args)
+        return library.run(0, args, draws)
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run

@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 debug_assert = False            # aot_export_joint_simple checks its own promise
-functionalize_rng_ops = False   # not offered: drawn numbers are saved, so a backward never draws others
+functionalize_rng_ops = False   # not offered: a backward has the forward's numbers without it
 
 
 def refuse_functional_rng(what: str) -> None:
     if functionalize_rng_ops:
-        raise RuntimeError(f"{what} does not support functionalized RNG ops: what a forward draws is saved for its "
-                           "backward instead; leave config.functionalize_rng_ops False")
+        raise RuntimeError(f"{what} does not support functionalized RNG ops: a backward has the forward's numbers "
+                           "without it, saved or drawn again from the generator's state; leave "
+                           "config.functionalize_rng_ops False")
