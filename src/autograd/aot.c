@@ -1,7 +1,6 @@
 /* aot.c: from a recorded program to code: functional, differentiated, cut, compiled. See aot.h. */
 #include "autograd/aot_internal.h"
 
-#include "autograd/autograd.h"
 #include "autograd/internal.h"
 #include "autograd/path.h"
 #include "graph/writes.h"
@@ -22,6 +21,7 @@ void cr_aot_release(cr_aot *a) {
     code_release(&a->forward);
     for (size_t i = 0; i < a->backwards.n; i++) {
         code_release(&a->backwards.at[i].code);
+        cr__twice_dispose(&a->backwards.at[i]);
         cr_free(a->backwards.at[i].defined);
     }
     cr_vec_dispose(&a->backwards);
@@ -29,6 +29,8 @@ void cr_aot_release(cr_aot *a) {
     cr_vec_dispose(&a->edges);
     cr_vec_dispose(&a->updates);
     cr_plan_release(a->epilogue);
+    cr_plan_release(a->replay);
+    cr_free(a->is_input);
     cr_cut_dispose(&a->cut);
     cr_graph_release(a->functional);
     cr_joint_dispose(&a->joint);
@@ -37,6 +39,7 @@ void cr_aot_release(cr_aot *a) {
     cr_free(a->through);
     cr_free(a->saved);
     cr_free(a->drawn);
+    cr_free(a->again);
     cr_vec_dispose(&a->stale);
     if (a->compiler.release) a->compiler.release(a->compiler.user);
     cr_free(a);
@@ -285,13 +288,27 @@ static cr_status make_functional(cr_aot *a, const cr_recorded *r) {
         a->functional = functional;
         status = cr_graph_verify(functional, CR_VERIFY_FUNCTIONAL);
         if (status)
-            status = cr_error_context(status, "this program writes memory in a way that has no functional form; write "
-                                              "it with functional ops");
+            status = cr_error_context(status == CR_ENOMEM ? status : CR_EUNSUPPORTED,
+                                      "this program writes memory in a way that has no functional form; write it with "
+                                      "functional ops");
     }
     if (!status) status = order_outputs(a, a->functional, mutated, o.nmutated);
     cr_free(mutated);
     cr_graph_release(g);
     return status;
+}
+
+/* A new value cannot be copied to a tensor of which elements are one (expand): what is written lies beside them. */
+static cr_status check_updates(const cr_aot *a, const cr_recorded *r) {
+    for (size_t i = 0; i < a->updates.n; i++) {
+        cr__source s = a->sources.at[a->updates.at[i].source];
+        cr_tensor *t = r->inputs[s.input];
+        if (cr_meta_self_overlap(&(s.root ? root_of(t) : t)->meta) == CR_YES)
+            return CR_FAIL(CR_EUNSUPPORTED, "input %u is written, and some of its elements are one in memory (an "
+                                            "expanded tensor?); clone() it",
+                           s.input);
+    }
+    return CR_OK;
 }
 
 /* ---- code ---- */
@@ -412,6 +429,15 @@ static cr_status find_stale(cr_aot *a, const cr_recorded *r) {
     return status;
 }
 
+/* What x.data writes is counted by nobody: eager code walks back with what is there then. */
+static cr_status check_uncounted(const cr_aot *a, const cr_graph *g) {
+    for (uint32_t n = cr_graph_first(g); a->stale.n && n != CR_NO_NODE; n = cr_graph_next(g, n))
+        if (cr_graph_node(g, n)->origin.data)
+            return CR_FAIL(CR_EUNSUPPORTED, "the program writes by x.data to what gradients are computed from; write "
+                                            "to a clone()");
+    return CR_OK;
+}
+
 static void mark_value(void *user, uint32_t v) { ((bool *)user)[v] = true; }
 
 /* What a walk from these results comes by: the values of the forward part that they are made of. */
@@ -467,6 +493,8 @@ static cr_status compile_all(cr_aot *a, const cr_recorded *r) {
     cr_graph *plain;
     if (a->joint.graph) {
         CR_TRY(find_stale(a, r));
+        CR_TRY(check_uncounted(a, r->graph));
+        CR_TRY(cr__twice_find(a));
         CR_TRY(choose_saved(a));
         CR_TRY(cr__cut_forward(&a->joint, a->saved, a->drawn, &a->cut));
         CR_TRY(cr__cut_share(&a->cut, a->joint.nforward));
@@ -479,51 +507,69 @@ static cr_status compile_all(cr_aot *a, const cr_recorded *r) {
     return status ? status : compile(a, CR_AOT_INFERENCE, a->cut.forward, &a->forward);
 }
 
-static cr_status make_backward(cr_aot *a, const bool *defined, cr__backward *out) {
-    cr_joint other, *j = &a->joint;
+/* The joint graph for these tangents. */
+static cr_status joint_of(cr_aot *a, const bool *defined, bool histories, cr_joint *out) {
+    bool *through = cr_calloc(a->joint.nforward + 1u, sizeof *through);
+    if (!through) return CR_ENOMEM;
+    for (uint32_t i = 0; i < a->joint.ntangents; i++) through[a->joint.tangent_of[i]] = defined[i];
+    cr_differentiation how = { .wrt = a->wrt, .through = through, .histories = histories };
+    cr_status status = cr_differentiate(a->functional, &how, out);
+    cr_free(through);
+    return status;
+}
+
+static cr_status make_code(cr_aot *a, const cr_joint *j, const bool *defined, cr__backward *out) {
     cr_graph *g = NULL;
-    bool all = true;
-    uint32_t n = a->joint.ntangents;
-    for (uint32_t i = 0; i < n; i++) all &= defined[i];
-    if (!all) {
-        bool *through = cr_calloc(a->joint.nforward + 1u, sizeof *through);
-        if (!through) return CR_ENOMEM;
-        for (uint32_t i = 0; i < n; i++) through[a->joint.tangent_of[i]] = defined[i];
-        cr_differentiation how = { .wrt = a->wrt, .through = through };
-        cr_status status = cr_differentiate(a->functional, &how, &other);
-        cr_free(through);
-        CR_TRY(status);
-        j = &other;
-    }
-    cr_status status = find_read_stale(a, j, defined, &out->stale);
-    if (!status && !out->stale) status = cr__cut_backward(j, a->saved, a->drawn, &g);
-    if (j == &other) cr_joint_dispose(&other);
-    if (!status && !out->stale) status = compile(a, CR_AOT_BACKWARD, g, &out->code);
+    CR_TRY(find_read_stale(a, j, defined, &out->stale));
+    if (out->stale) return CR_OK;
+    cr_status status = cr__cut_backward(j, a->saved, a->drawn, &g);
+    if (!status) status = compile(a, CR_AOT_BACKWARD, g, &out->code);
     cr_graph_release(g);
     return status;
 }
 
-cr_status cr__aot_backward(cr_aot *a, const bool *defined, const cr__backward **out) {
+static cr_status make_backward(cr_aot *a, const bool *defined, cr__backward *out) {
+    cr_joint other;
+    bool all = true;
+    for (uint32_t i = 0; i < a->joint.ntangents; i++) all &= defined[i];
+    if (all) return make_code(a, &a->joint, defined, out);
+    CR_TRY(joint_of(a, defined, false, &other));
+    cr_status status = make_code(a, &other, defined, out);
+    cr_joint_dispose(&other);
+    return status;
+}
+
+static cr_status make_twice(cr_aot *a, cr__backward *of) {
+    cr_joint joint;
+    CR_TRY(joint_of(a, of->defined, true, &joint));
+    cr_status status = cr__twice_graph(a, &joint, of);
+    cr_joint_dispose(&joint);
+    of->looked = !status;
+    return status;
+}
+
+static cr_status find_backward(cr_aot *a, const bool *defined, cr__backward **out) {
     size_t bytes = a->joint.ntangents * sizeof *defined;
-    cr_status status = CR_OK;
-    *out = NULL;
+    for (size_t i = 0; i < a->backwards.n; i++)
+        if (!memcmp(a->backwards.at[i].defined, defined, bytes)) return *out = &a->backwards.at[i], CR_OK;
+    cr__backward made = { .defined = cr_alloc(bytes + 1) };
+    if (!made.defined) return CR_ENOMEM;
+    memcpy(made.defined, defined, bytes);
+    cr_status status = cr_vec_reserve(&a->backwards, CR_MAX(a->backwards.n + 1, 16));
+    if (!status) status = make_backward(a, defined, &made);
+    if (status) return cr_free(made.defined), status;
+    a->backwards.at[a->backwards.n++] = made;
+    *out = &a->backwards.at[a->backwards.n - 1];
+    return CR_OK;
+}
+
+cr_status cr__aot_backward(cr_aot *a, const bool *defined, bool twice, cr__backward **out) {
+    cr__backward *found = NULL;
     cr__lock(&a->lock);
-    for (size_t i = 0; i < a->backwards.n && !*out; i++)
-        if (!memcmp(a->backwards.at[i].defined, defined, bytes)) *out = &a->backwards.at[i];
-    if (!*out) {
-        cr__backward made = { .defined = cr_alloc(bytes + 1) };
-        status = made.defined ? CR_OK : CR_ENOMEM;
-        if (!status) memcpy(made.defined, defined, bytes);
-        if (!status) status = cr_vec_reserve(&a->backwards, CR_MAX(a->backwards.n + 1, 16));
-        if (!status) status = make_backward(a, defined, &made);
-        if (!status) {
-            a->backwards.at[a->backwards.n++] = made;
-            *out = &a->backwards.at[a->backwards.n - 1];
-        } else {
-            cr_free(made.defined);
-        }
-    }
+    cr_status status = find_backward(a, defined, &found);
+    if (!status && twice && !found->looked) status = make_twice(a, found);
     cr__unlock(&a->lock);
+    *out = found;
     return status;
 }
 
@@ -543,6 +589,7 @@ cr_status cr_aot_create(const cr_recorded *recorded, const cr_aot_compiler *comp
     if (settled) own.graph = settled;
     CR_TRY_OUT(cr_metadata_find(r, &a->meta));
     CR_TRY_OUT(make_functional(a, r));
+    CR_TRY_OUT(check_updates(a, r));
     CR_TRY_OUT(differentiate(a, r));
     CR_TRY_OUT(compile_all(a, r));
     if (a->meta.epilogue) CR_TRY_OUT(cr_plan_create(a->meta.epilogue, &a->epilogue));

@@ -52,6 +52,7 @@ typedef struct cr_metadata {
     cr_graph *epilogue;     /* (inputs, roots that it needs) -> views; writes sizes and strides. NULL: nothing to do */
     CR_VEC(uint32_t) needed; /* the roots among its inputs: indices into `roots` */
     bool any_meta;          /* some call changes sizes or strides of an input */
+    char *why;              /* why the program runs as it was recorded, and nothing more is known; NULL: compiled */
 } cr_metadata;
 /* What a front end has recorded. Borrowed. */
 typedef struct cr_recorded {
@@ -90,12 +91,15 @@ typedef struct cr_aot cr_aot;
 /* Takes over compiler->user, also on failure. CR_EUNSUPPORTED: what is written has no functional form. Else as
  * cr_differentiate. */
 CR_NODISCARD cr_status cr_aot_create(const cr_recorded *r, const cr_aot_compiler *compiler, cr_aot **out);
+/* The program as it was recorded, on the eager tape: what stands for one that cr_aot_create refuses by CR_EUNSUPPORTED.
+ * why: what it said. Inputs may lie in any way. */
+CR_NODISCARD cr_status cr_aot_replay(const cr_recorded *r, const char *why, cr_aot **out);
 void cr_aot_retain(cr_aot *a);
 void cr_aot_release(cr_aot *a);
 const cr_metadata *cr_aot_metadata(const cr_aot *a);
-/* Of the first compilation; borrowed. NULL: nothing is differentiated. */
+/* Of the first compilation; borrowed. NULL: nothing is differentiated, or the program is replayed. */
 const cr_joint *cr_aot_joint(const cr_aot *a);
-cr_graph *cr_aot_functional(const cr_aot *a); /* before it was differentiated; borrowed */
+cr_graph *cr_aot_functional(const cr_aot *a); /* before it was differentiated; borrowed; NULL: it is replayed */
 /* On tensors that are shared and require grad as those were with which it was made. One result per output
  * of the recorded graph, owned. Errors are those of the same program run eagerly; nothing is written then. */
 CR_NODISCARD cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results);

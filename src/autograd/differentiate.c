@@ -170,7 +170,7 @@ static cr_status add_tangents(walker *w, const cr_differentiation *how, const cr
 
 /* ---- the whole ---- */
 
-static cr_status finish(walker *w, cr_arg *outputs) {
+static cr_status finish(walker *w, cr_arg *outputs, bool histories) {
     cr_joint *j = w->path.joint;
     uint32_t i = 0;
     for (uint32_t n = cr_graph_first(w->path.to); i < j->nprimals; n = cr_graph_next(w->path.to, n), i++) {
@@ -180,7 +180,7 @@ static cr_status finish(walker *w, cr_arg *outputs) {
     }
     CR_TRY(cr_graph_set_origin(w->path.to, NULL));
     CR_TRY(cr_graph_set_output(w->path.to, outputs, j->nforward + (size_t)j->nprimals));
-    return cr__drop_histories(w->path.to);
+    return histories ? CR_OK : cr__drop_histories(w->path.to);
 }
 
 cr_status cr__stand_in(cr_graph *g, uint32_t value, cr_arg by, uint32_t after) {
@@ -199,14 +199,18 @@ cr_status cr__stand_in(cr_graph *g, uint32_t value, cr_arg by, uint32_t after) {
     return cr_graph_replace(g, value, by, after);
 }
 
+bool cr__is_history(const cr_op *op) {
+    return cr_op_facts(op)->region.kind == CR_REGION_FUNCTION || !strcmp(op->name, "cresset::with_data");
+}
+
 /* What gave a value other data without its history, or a backward of its own, has served: the data alone stay. */
 cr_status cr__drop_histories(cr_graph *g) {
     for (uint32_t n = cr_graph_first(g), next; n != CR_NO_NODE; n = next) {
         const cr_node *node = cr_graph_node(g, n);
         next = cr_graph_next(g, n);
         if (node->kind != CR_NODE_CALL) continue;
+        if (!cr__is_history(node->op)) continue;
         bool function = cr_op_facts(node->op)->region.kind == CR_REGION_FUNCTION;
-        if (!function && strcmp(node->op->name, "cresset::with_data")) continue;
         for (uint32_t i = 0; i < node->nvalues; i++)
             CR_TRY(cr__stand_in(g, node->first + i, function ? node->args[2].u.list[i] : node->args[0], n));
         CR_TRY(cr_graph_erase(g, n));
@@ -238,7 +242,7 @@ static cr_status differentiate(walker *w, const cr_graph *g, const cr_differenti
     uint32_t last = last_node(w->path.to);
     CR_TRY(add_tangents(w, how, outputs));
     CR_TRY(walk_back(w, last));
-    return finish(w, outputs);
+    return finish(w, outputs, how->histories);
 }
 
 cr_status cr_differentiate(const cr_graph *g, const cr_differentiation *how, cr_joint *out) {

@@ -5,7 +5,6 @@
  * the input the history that the program would have given it, a view that is taken again has its root's. */
 #include "autograd/aot_internal.h"
 
-#include "autograd/autograd.h"
 #include "graph/writes.h"
 
 /* ---- what one call keeps for its backward ---- */
@@ -15,6 +14,7 @@ typedef struct kept {
     cr_tensor **saved;   /* aliases: same memory and version, no history */
     uint64_t *versions;
     cr_arg *numbers;
+    cr__primals primals; /* for derivatives of gradients */
     cr_meta *tangents;   /* how each is laid out */
     bool gone;
     const cr_grad_node *node; /* whose it is */
@@ -25,6 +25,7 @@ static void kept_forget(void *user) {
     for (uint32_t i = 0; k->saved && i < k->aot->cut.nsaved; i++) cr_tensor_release(k->saved[i]);
     cr_free(k->saved);
     k->saved = NULL;
+    cr__twice_release(k->aot, &k->primals);
     k->gone = true;
 }
 
@@ -38,7 +39,7 @@ static void kept_release(void *user) {
     cr_free(k);
 }
 
-static cr_status call_1(const char *name, const cr_arg *args, size_t n, bool grad, cr_tensor **out) {
+cr_status cr__aot_call_1(const char *name, const cr_arg *args, size_t n, bool grad, cr_tensor **out) {
     cr_ambient *ambient = cr_ambient_get();
     bool before = ambient->grad;
     ambient->grad = before && grad;
@@ -60,8 +61,7 @@ static cr_status kept_create(cr_aot *a, kept **out) {
     return CR_ENOMEM;
 }
 
-/* Will the epilogue write to the memory of this tensor? */
-static bool is_updated(const cr_aot *a, const cr_arg *inputs, const cr_tensor *t) {
+bool cr__aot_is_updated(const cr_aot *a, const cr_arg *inputs, const cr_tensor *t) {
     for (size_t i = 0; i < a->updates.n; i++)
         if (cr__aot_source(a, inputs, a->updates.at[i].source)->storage == t->storage) return true;
     return false;
@@ -81,7 +81,8 @@ static cr_status keep(kept *k, const cr_arg *inputs, const cr_arg *forward) {
     for (uint32_t i = 0, made = 0; i < a->cut.nsaved; i++) {
         cr_arg t = cr_arg_tensor(saved_tensor(a, inputs, forward, i, &made));
         /* what the program itself writes later is kept as it is now */
-        CR_TRY(call_1(is_updated(a, inputs, t.u.t) ? "aten::clone" : "aten::detach", &t, 1, false, &k->saved[i]));
+        bool written = cr__aot_is_updated(a, inputs, t.u.t);
+        CR_TRY(cr__aot_call_1(written ? "aten::clone" : "aten::detach", &t, 1, false, &k->saved[i]));
     }
     memcpy(k->numbers, numbers, a->cut.nnumbers * sizeof *numbers);
     for (uint32_t i = 0; i < a->joint.ntangents; i++) {
@@ -97,6 +98,7 @@ static cr_status keep(kept *k, const cr_arg *inputs, const cr_arg *forward) {
 /* What the program wrote itself is settled when it was compiled; what is written from here on is found. */
 static void remember_versions(kept *k) {
     for (uint32_t i = 0; i < k->aot->cut.nsaved; i++) k->versions[i] = cr_tensor_version(k->saved[i]);
+    cr__twice_remember(k->aot, &k->primals);
 }
 
 /* ---- the backward ---- */
@@ -115,7 +117,7 @@ static cr_status lay_out(cr_tensor *grad, const cr_meta *as, cr_tensor **out) {
     cr_tensor *copied = NULL;
     CR_TRY(cr_tensor_create(as, out));
     cr_arg args[] = { cr_arg_tensor(*out), cr_arg_tensor(grad) };
-    cr_status status = call_1("aten::copy_", args, 2, false, &copied);
+    cr_status status = cr__aot_call_1("aten::copy_", args, 2, false, &copied);
     if (status) cr_tensor_release(*out);
     else cr_tensor_release(copied);
     return status;
@@ -173,9 +175,10 @@ static const char *twice_name(const void *user) {
 
 static cr_status twice_call(void *user, cr_tensor *const *grads, cr_tensor **out) {
     (void)user, (void)grads, (void)out;
-    return CR_FAIL(CR_ERUNTIME, "torch.compile with aot_autograd does not currently support double backward: gradients "
-                                "that CompiledFunctionBackward made have no derivative; where second derivatives are "
-                                "needed, call the function itself, not what was compiled of it");
+    return CR_FAIL(CR_ERUNTIME, "torch.compile with aot_autograd does not currently support double backward of "
+                                "programs that draw random numbers: gradients that CompiledFunctionBackward made of "
+                                "them have no derivative; where second derivatives are needed, call the function "
+                                "itself, not what was compiled of it");
 }
 
 static void twice_release(void *user) { (void)user; }
@@ -207,22 +210,24 @@ static cr_status refuse_later(const kept *k, cr_tensor **made) {
 static cr_status kept_call(void *user, cr_tensor *const *grads, cr_tensor **out) {
     kept *k = user;
     cr_aot *a = k->aot;
-    const cr__backward *part = NULL;
+    cr__backward *part = NULL;
     bool *defined = cr_calloc(a->joint.ntangents + 1u, sizeof *defined), any = false;
     if (!defined) return CR_ENOMEM;
     for (uint32_t i = 0; i < a->joint.ntangents; i++) any |= defined[i] = grads[i] != NULL;
     bool *grad = &cr_ambient_get()->grad, again = *grad;
     *grad = false;
     cr_status status = check_saved(k);
-    if (!status && any) status = cr__aot_backward(a, defined, &part);
+    if (!status && any) status = cr__aot_backward(a, defined, again, &part);
     if (!status && any && part->stale)
         status = CR_FAIL(CR_ERUNTIME,
                          "one of the variables needed for gradient computation has been modified by an inplace "
                          "operation: the compiled program writes to '%s' after it used it; write to a clone()",
                          part->stale);
-    if (!status && any) status = run_backward(k, &part->code, grads, out);
+    bool twice = !status && any && again && part->again;
+    if (!status && any && !twice) status = run_backward(k, &part->code, grads, out);
     *grad = again;
-    if (!status && any && again) status = refuse_later(k, out);
+    if (twice) status = cr__twice_run(a, part, &k->primals, k->node, grads, out);
+    else if (!status && any && again) status = refuse_later(k, out);
     cr_free(defined);
     return status;
 }
@@ -243,11 +248,10 @@ static cr_status copy_back(const cr_aot *a, const cr_arg *inputs, const cr_arg *
         cr_arg args[] = { cr_arg_tensor(t), forward[i] };
         cr_tensor *plain = NULL;
         if (!a->updates.at[i].bumps) { /* written by x.data alone, which nobody counts */
-            CR_TRY(cr_tensor_on(t->storage, &t->meta, NULL, t->env, &plain));
-            plain->meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
+            CR_TRY(cr_tensor_apart(t, &plain));
             args[0] = cr_arg_tensor(plain);
         }
-        cr_status status = call_1("aten::copy_", args, 2, !a->updates.at[i].hidden, &same);
+        cr_status status = cr__aot_call_1("aten::copy_", args, 2, !a->updates.at[i].hidden, &same);
         cr_tensor_release(plain);
         CR_TRY(status);
         cr_tensor_release(same);
@@ -305,9 +309,9 @@ static cr_status move_alias(const cr_tensor *t, const cr_tensor *from, cr_tensor
     cr_arg args[] = { cr_arg_tensor(to), cr_arg_list(size, (size_t)rank), cr_arg_list(stride, (size_t)rank),
                       cr_arg_int(t->meta.offset - from->meta.offset + to->meta.offset) };
     cr_tensor *placed;
-    CR_TRY(call_1("aten::as_strided", args, 4, false, &placed));
+    CR_TRY(cr__aot_call_1("aten::as_strided", args, 4, false, &placed));
     cr_arg arg = cr_arg_tensor(placed);
-    cr_status status = call_1("aten::detach", &arg, 1, false, out);
+    cr_status status = cr__aot_call_1("aten::detach", &arg, 1, false, out);
     cr_tensor_release(placed);
     return status;
 }
@@ -379,6 +383,7 @@ static cr_status check_writes(const cr_aot *a, const cr_arg *inputs) {
 
 static cr_status attach(cr_aot *a, kept *k, cr_grad_node *node, const cr_arg *inputs, const cr_arg *forward) {
     CR_TRY(keep(k, inputs, forward));
+    CR_TRY(cr__twice_keep(a, inputs, &k->primals));
     CR_TRY(cr_autograd_results(node, a->joint.ntangents));
     for (uint32_t i = 0; i < a->joint.ntangents; i++)
         CR_TRY(cr_autograd_result(node, i, forward[a->joint.tangent_of[i]].u.t, false));
@@ -390,7 +395,7 @@ static cr_status own_results(cr_arg *results, size_t n) {
     for (size_t i = 0; i < n; i++) {
         cr_tensor *own;
         if (results[i].kind != CR_ARG_TENSOR || !results[i].u.t->base) continue;
-        CR_TRY(call_1("aten::detach", &results[i], 1, false, &own));
+        CR_TRY(cr__aot_call_1("aten::detach", &results[i], 1, false, &own));
         cr_tensor_release(results[i].u.t);
         results[i].u.t = own;
     }
@@ -439,6 +444,7 @@ static cr_status make_node(cr_aot *a, const cr_arg *inputs, kept **k, cr_grad_no
 
 cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results) {
     if (n != a->meta.ninputs) return CR_FAIL(CR_ETYPE, "the program takes %u inputs, not %zu", a->meta.ninputs, n);
+    if (a->replay) return cr__aot_run_replay(a, inputs, n, results);
     for (size_t i = 0; i < a->sources.n; i++)
         if (a->sources.at[i].tensor && inputs[a->sources.at[i].input].kind != CR_ARG_TENSOR)
             return CR_FAIL(CR_ETYPE, "input %u must be a tensor", a->sources.at[i].input);

@@ -33,6 +33,7 @@ typedef struct cr_differentiation {
     const bool *wrt;     /* per primal: is its gradient due? NULL: of every one that has a floating or complex dtype */
     const bool *through; /* per result: has it a tangent, if a gradient flows through it? NULL: every one */
     bool no_grad;        /* outside of regions grad mode is off */
+    bool histories;      /* what only differentiation looks at (path.h) stays: the joint is differentiated again */
 } cr_differentiation;
 /* `g` stays as it is; the joint graph has the same primals, and results of the same names. The forward part is the same
  * whatever `through` says. CR_EVALUE: the graph is not functional. CR_ENOTIMPL naming an op without a derivative. */

@@ -484,6 +484,7 @@ void cr_metadata_dispose(cr_metadata *m) {
     cr_free(m->inputs);
     cr_free(m->outputs);
     cr_free(m->bumps);
+    cr_free(m->why);
     cr_vec_dispose(&m->roots);
     cr_vec_dispose(&m->needed);
     cr_graph_release(m->epilogue);
@@ -495,6 +496,10 @@ void cr_metadata_print(const cr_metadata *m, cr_str *out) {
         "fresh, of the code's", "is input", "is output", "view of input", "view of output", "view of the code's",
         "constant", "number, of the code's",
     };
+    if (m->why) {
+        cr_str_addf(out, "runs on the tape, as recorded: %s\n", m->why);
+        return;
+    }
     for (uint32_t i = 0; i < m->ninputs; i++) {
         const cr_aot_input *in = &m->inputs[i];
         cr_str_addf(out, "input %u:%s%s%s%s%s", i, in->requires_grad ? " requires grad" : "", in->leaf ? " leaf" : "",

@@ -32,6 +32,8 @@ static inline bool cr__is_differentiable(const cr_meta *m) {
     return m && (cr_dtype_is_floating(m->dtype) || cr_dtype_is_complex(m->dtype));
 }
 
+/* Is the op one that differentiation alone looks at? */
+bool cr__is_history(const cr_op *op);
 /* In place: cresset::with_data becomes its data, cresset::function its results. (differentiate.c) */
 CR_NODISCARD cr_status cr__drop_histories(cr_graph *g);
 

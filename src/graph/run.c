@@ -99,6 +99,17 @@ static cr_status store_written(frame *f, const cr_arg *a, uint32_t *at) {
     return CR_OK;
 }
 
+/* x.data has a version count of its own: what is written to it is no write of x. */
+static cr_status part_data(frame *f, const cr_node *node) {
+    cr_arg *slot = &f->slots[node->first];
+    cr_tensor *own;
+    if (strcmp(node->op->base->name, "aten::detach") || f->fake || cr_ambient_get()->mode.recorder) return CR_OK;
+    CR_TRY(cr_tensor_apart(slot->u.t, &own));
+    slot_clear(slot);
+    *slot = cr_arg_tensor(own);
+    return CR_OK;
+}
+
 static cr_status run_call(frame *f, const cr_node *node) {
     const cr_schema *s = &node->op->schema;
     const cr_graph *g = f->plan->graph;
@@ -111,6 +122,7 @@ static cr_status run_call(frame *f, const cr_node *node) {
     ambient->grad = grad;
     CR_TRY(status);
     status = store_results(f, node, results);
+    if (!status && node->origin.data) status = part_data(f, node);
     cr_results_release(results, cr_result_count(node->op));
     uint32_t hidden = node->first;
     while (hidden < node->first + node->nvalues && !g->values.at[hidden]->hidden) hidden++;

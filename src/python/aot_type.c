@@ -5,7 +5,7 @@
 #include "autograd/aot.h"
 #include "trace/trace.h"
 
-typedef struct py_aot { PyObject_HEAD cr_aot *aot; cr_graph *recorded; } py_aot;
+typedef struct py_aot { PyObject_HEAD cr_aot *aot; cr_graph *recorded; bool fails; } py_aot;
 
 static PyTypeObject aot_type;
 
@@ -177,6 +177,10 @@ static PyObject *make(recording *r, PyObject *results, PyObject *compiler, const
         o->recorded = g;
         cr_recorded recorded = { g, r->inputs, is_input, false };
         cr_status status = cr_aot_create(&recorded, &c, &o->aot);
+        /* no code can stand for it, or it fails: then what it does before that is done, too */
+        o->fails = status == CR_ERUNTIME;
+        if (status == CR_EUNSUPPORTED || status == CR_ERUNTIME)
+            status = cr_aot_replay(&recorded, cr_error_message(), &o->aot);
         if (status) {
             Py_CLEAR(o);
             cr_py_raise(status);
@@ -215,31 +219,69 @@ static PyObject *record(recording *r, PyObject *fn, PyObject *inputs, PyObject *
     cr_env_release(env);
     if (add_inputs(r, inputs, names, fixed, dynamic)) return NULL;
     cr_ambient *ambient = cr_ambient_get();
-    bool grad = ambient->grad, ahead = ambient->ahead;
+    bool grad = ambient->grad, ahead = ambient->ahead, refused = ambient->refused;
     ambient->ahead = true;
+    ambient->refused = false;
     cr_trace_begin(r->trace, true);
     results = PyObject_CallOneArg(fn, r->fakes_list);
     cr_trace_end(r->trace);
     ambient->ahead = ahead;
     ambient->grad = grad;
+    if (ambient->refused && results) {
+        Py_CLEAR(results);
+        cr_py_raise(CR_FAIL(CR_EUNSUPPORTED, "the function has caught an UnsupportedError and goes on: what it did not "
+                                             "get, it would get from eager code; call it without compiling it"));
+    }
+    ambient->refused = refused;
     return results;
 }
 
+static cr_status run_recorded(const recording *r) {
+    cr_graph *g = NULL;
+    cr_arg *inputs = cr_calloc(r->n + 1, sizeof *inputs);
+    cr_status status = inputs ? cr_trace_finish(r->trace, NULL, 0, &g) : CR_ENOMEM;
+    for (size_t i = 0; i < r->n && !status; i++) inputs[i] = cr_arg_tensor(r->inputs[i]);
+    if (!status) status = cr_graph_run(g, inputs, r->n, NULL, 0);
+    cr_graph_release(g);
+    cr_free(inputs);
+    return status;
+}
+
+/* The program fails on fakes as it would have failed on the inputs: what it did to them before that is done, or fails
+ * before. What fails because it is recorded leaves nothing behind. */
+static void do_recorded(const recording *r) {
+    PyObject *type, *value, *traceback;
+    bool recording = PyErr_ExceptionMatches(cr_py_unsupported_error) ||
+                     PyErr_ExceptionMatches(cr_py_data_dependent_error) || !PyErr_ExceptionMatches(PyExc_Exception);
+    if (!r->trace || recording) return;
+    PyErr_Fetch(&type, &value, &traceback);
+    cr_status status = run_recorded(r);
+    if (!status) {
+        PyErr_Restore(type, value, traceback);
+        return;
+    }
+    Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(traceback);
+    cr_py_raise(status);
+}
+
 static PyObject *aot(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = { "fn", "inputs", "names", "compile", "fixed", "dynamic", "min_cut", "budget", NULL };
+    static char *keywords[] = { "fn", "inputs", "names", "compile", "fixed", "dynamic", "min_cut", "budget", "called",
+                                NULL };
     PyObject *fn, *inputs, *names, *compiler;
     Py_ssize_t fixed = 0;
-    int dynamic = 0, min_cut = 0;
+    int dynamic = 0, min_cut = 0, called = 0;
     cr_partition_options partition = { .budget = 1 };
     recording r = { .trace = NULL };
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!O|nppd:_aot", keywords, &fn, &PyList_Type, &inputs,
-                                     &PyList_Type, &names, &compiler, &fixed, &dynamic, &min_cut, &partition.budget))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!O|nppdp:_aot", keywords, &fn, &PyList_Type, &inputs,
+                                     &PyList_Type, &names, &compiler, &fixed, &dynamic, &min_cut, &partition.budget,
+                                     &called))
         return NULL;
     partition.kind = min_cut ? CR_PARTITION_MIN_CUT : CR_PARTITION_DEFAULT;
     cr_py_frame_init(&r.frame);
     PyObject *results = record(&r, fn, inputs, names, fixed, dynamic);
     PyObject *o = results ? make(&r, results, compiler, &partition) : NULL;
+    if (!results && called) do_recorded(&r);
     Py_XDECREF(results);
     recording_close(&r);
     return o;
@@ -373,6 +415,11 @@ static PyObject *get_metadata(PyObject *self, void *unused) {
     return cr_py_text(&text);
 }
 
+static PyObject *get_fails(PyObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(((py_aot *)self)->fails);
+}
+
 static PyMethodDef methods[] = {
     { "call", aot_call, METH_O, "call(inputs): the results, as a list." },
     { NULL, NULL, 0, NULL },
@@ -382,6 +429,7 @@ static PyGetSetDef attributes[] = {
     { "functional", get_functional, NULL, "The same without writes: new values of inputs first.", NULL },
     { "joint", get_joint, NULL, "With its derivative; None: nothing requires grad.", NULL },
     { "metadata", get_metadata, NULL, "What it does to its inputs and what its results are, as text.", NULL },
+    { "fails", get_fails, NULL, "Does the call that it was recorded for fail?", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 static PyTypeObject aot_type = {
@@ -393,38 +441,69 @@ static PyTypeObject aot_type = {
     .tp_methods = methods,
     .tp_getset = attributes,
 };
-/* What compiled code depends on beside sizes: for each tensor its dtype and rank, whether it requires grad, and the
- * first tensors that it is, whose memory and whose root it has. */
+/* ---- what compiled code depends on ---- */
+
+typedef CR_VEC(int64_t) words;
+
+static cr_status add_numbers(words *key, const cr_dim *numbers, int n) {
+    for (int i = 0; i < n; i++) CR_TRY(cr_vec_push(key, (int64_t)numbers[i]));
+    return CR_OK;
+}
+
+static cr_status add_place(words *key, const cr_meta *m) {
+    CR_TRY(cr_vec_push(key, (int64_t)m->offset));
+    CR_TRY(add_numbers(key, m->size, m->rank));
+    return add_numbers(key, m->stride, m->rank);
+}
+
+static cr_tensor *root_of(cr_tensor *t) { return t->base ? t->base : t; }
+
+static bool shares_memory(cr_tensor *const *at, Py_ssize_t n, const cr_tensor *t) {
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (at[i] != t && at[i]->storage == t->storage) return true;
+    return false;
+}
+
+/* Its dtype and rank, whether it requires grad, how it lies, and the first tensors that it is, whose memory and whose
+ * root it has; where memory is shared, its place in it, too, and its root's: the code has those places as numbers. */
+static cr_status add_tensor(words *key, cr_tensor *const *at, Py_ssize_t n, cr_tensor *t, bool *shared) {
+    const cr_meta *m = &t->meta;
+    Py_ssize_t same = 0, memory = 0, root = 0;
+    while (at[same] != t) same++;
+    while (at[memory]->storage != t->storage) memory++;
+    while (root_of(at[root]) != root_of(t)) root++;
+    int64_t kind = cr_tensor_requires_grad(t) | (int64_t)m->dtype << 1 | (int64_t)m->rank << 9 |
+                   (int64_t)(m->flags & (CR_META_CONJ | CR_META_NEG)) << 16 |
+                   (int64_t)cr_tensor_requires_grad(root_of(t)) << 24;
+    bool plain = cr_meta_is_contiguous(NULL, m, CR_CONTIGUOUS) == CR_YES, shares = shares_memory(at, n, t);
+    const int64_t all[] = { same, memory, root, kind, plain, shares };
+    for (size_t i = 0; i < CR_COUNT(all); i++) CR_TRY(cr_vec_push(key, all[i]));
+    *shared |= shares;
+    if (shares) CR_TRY(add_place(key, &root_of(t)->meta));
+    return shares ? add_place(key, m) : plain ? CR_OK : add_numbers(key, m->stride, m->rank);
+}
+
 static PyObject *aot_key(PyObject *module, PyObject *tensors) {
     (void)module;
     if (!PyList_Check(tensors)) return PyErr_Format(PyExc_TypeError, "_aot_key() takes a list of tensors");
-    Py_ssize_t n = PyList_GET_SIZE(tensors);
+    Py_ssize_t n = PyList_GET_SIZE(tensors), done = 0;
     cr_tensor **at = PyMem_Calloc((size_t)n + 1, sizeof *at);
-    uint32_t *key = PyMem_Calloc((size_t)n * 4 + 1, sizeof *key);
+    words key = { 0 };
     cr_py_frame f;
     PyObject *o = NULL;
-    Py_ssize_t done = 0;
     bool shared = false;
     cr_py_frame_init(&f);
-    for (; at && key && done < n; done++) {
-        cr_tensor *t = at[done] = cr_frontend_need(&f, PyList_GET_ITEM(tensors, done), "expected a Tensor, not %s");
-        if (!t) break;
-        uint32_t *k = &key[4 * done], flags = cr_tensor_requires_grad(t);
-        Py_ssize_t same = 0, memory = 0, root = 0;
-        while (at[same] != t) same++;
-        while (at[memory]->storage != t->storage) memory++;
-        while ((at[root]->base ? at[root]->base : at[root]) != (t->base ? t->base : t)) root++;
-        shared |= memory != done && same == done;
-        k[0] = (uint32_t)same, k[1] = (uint32_t)memory, k[2] = (uint32_t)root;
-        k[3] = flags | (uint32_t)t->meta.dtype << 1 | (uint32_t)t->meta.rank << 9;
-    }
-    if (at && key && done == n)
-        o = Py_BuildValue("(y#OO)", (const char *)key, (Py_ssize_t)(sizeof *key) * n * 4,
+    for (; at && done < n; done++)
+        if (!(at[done] = cr_frontend_need(&f, PyList_GET_ITEM(tensors, done), "expected a Tensor, not %s"))) break;
+    cr_status status = at ? CR_OK : CR_ENOMEM;
+    for (Py_ssize_t i = 0; i < n && done == n && !status; i++) status = add_tensor(&key, at, n, at[i], &shared);
+    if (status) cr_py_raise(status);
+    else if (done == n)
+        o = Py_BuildValue("(y#OO)", (const char *)key.at, (Py_ssize_t)(key.n * sizeof *key.at),
                           cr_ambient_get()->grad ? Py_True : Py_False, shared ? Py_True : Py_False);
-    else if (!PyErr_Occurred()) PyErr_NoMemory();
     cr_py_frame_dispose(&f);
+    cr_vec_dispose(&key);
     PyMem_Free(at);
-    PyMem_Free(key);
     return o;
 }
 
@@ -433,9 +512,9 @@ static PyMethodDef functions[] = {
       "_aot_key(tensors): (what compiled code depends on, beside their sizes; grad mode; do different ones share "
       "memory?)." },
     { "_aot", (PyCFunction)(void (*)(void))aot, METH_VARARGS | METH_KEYWORDS,
-      "_aot(fn, inputs, names, compile, fixed=0, dynamic=False, min_cut=False, budget=1.0): records fn(inputs) and "
-      "compiles it; the first `fixed` inputs have sizes that stay. compile(role, graph): a callable, or None for the "
-      "interpreter." },
+      "_aot(fn, inputs, names, compile, fixed=0, dynamic=False, min_cut=False, budget=1.0, called=False): records "
+      "fn(inputs) and compiles it; the first `fixed` inputs have sizes that stay. compile(role, graph): a callable, or "
+      "None for the interpreter. called: where fn fails, what it did to the inputs before is done." },
     { "_aot_record", (PyCFunction)(void (*)(void))aot_record, METH_VARARGS | METH_KEYWORDS,
       "_aot_record(fn, inputs, names, fixed=0, dynamic=False): (the graph of fn(inputs), what is written of each "
       "input: 1 data, 2 sizes and strides; what each result is, the same as text)." },

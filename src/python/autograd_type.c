@@ -140,9 +140,9 @@ PyObject *cr_py_retain_grad(PyObject *self, PyObject *unused) {
     (void)unused;
     cr_tensor *t = cr_py_tensor_of(self);
     if (cr_ambient_get()->ahead && cr_tensor_is_fake(t) && cr_tensor_requires_grad(t))
-        return cr_py_raise(CR_FAIL(CR_EUNSUPPORTED, "retain_grad() inside of a compiled function: its tensors have no "
-                                                    ".grad; call it on an input before the call, or on a result "
-                                                    "after it"));
+        return cr_py_refuse(CR_FAIL(CR_EUNSUPPORTED, "retain_grad() inside of a compiled function: its tensors have no "
+                                                     ".grad; call it on an input before the call, or on a result "
+                                                     "after it")), NULL;
     cr_status status = cr_autograd_retain_grad(t);
     if (status) return cr_py_raise(status);
     Py_RETURN_NONE;

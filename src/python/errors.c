@@ -4,8 +4,8 @@
  * MemoryError (what Python programs expect) and a RuntimeError (what PyTorch raises). */
 #include "python/py.h"
 
-PyObject *cr_py_data_dependent_error; /* once */
-static PyObject *out_of_memory_error, *unsupported_error; /* once */
+PyObject *cr_py_data_dependent_error, *cr_py_unsupported_error; /* once */
+static PyObject *out_of_memory_error; /* once */
 
 /* What each code raises. A pointer to the variable, because the exceptions are set up at run time. */
 static PyObject **const exception_of[CR_STATUS_COUNT] = {
@@ -17,7 +17,7 @@ static PyObject **const exception_of[CR_STATUS_COUNT] = {
     [CR_ENOTIMPL] = &PyExc_NotImplementedError,
     [CR_EOVERFLOW] = &PyExc_OverflowError,
     [CR_EDATADEP] = &cr_py_data_dependent_error,
-    [CR_EUNSUPPORTED] = &unsupported_error,
+    [CR_EUNSUPPORTED] = &cr_py_unsupported_error,
     [CR_EGUARD] = &PyExc_RuntimeError,
     [CR_EFORMAT] = &PyExc_ValueError,
     [CR_EIO] = &PyExc_OSError,
@@ -41,6 +41,11 @@ PyObject *cr_py_raise(cr_status status) {
 int cr_py_fail(cr_status status) {
     cr_py_raise(status);
     return -1;
+}
+
+int cr_py_refuse(cr_status status) {
+    cr_ambient_get()->refused = true;
+    return cr_py_fail(status);
 }
 
 cr_status cr_py_look_for_signals(void *user) {
@@ -72,7 +77,7 @@ int cr_py_errors_init(PyObject *module) {
     cr_py_data_dependent_error = make(module, "GuardOnDataDependentSymNode", "cresset.GuardOnDataDependentSymNode",
                                       "The answer depends on tensor data that a fake run does not have.",
                                       PyExc_RuntimeError);
-    unsupported_error = make(module, "UnsupportedError", "cresset.UnsupportedError",
+    cr_py_unsupported_error = make(module, "UnsupportedError", "cresset.UnsupportedError",
                              "Not supported here; the message names what.", PyExc_RuntimeError);
-    return out_of_memory_error && cr_py_data_dependent_error && unsupported_error ? 0 : -1;
+    return out_of_memory_error && cr_py_data_dependent_error && cr_py_unsupported_error ? 0 : -1;
 }

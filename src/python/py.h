@@ -14,11 +14,14 @@
 
 /* ---- errors (errors.c) ---- */
 extern PyObject *cr_py_data_dependent_error; /* cresset.GuardOnDataDependentSymNode */
+extern PyObject *cr_py_unsupported_error;    /* cresset.UnsupportedError */
 int cr_py_errors_init(PyObject *module);
 /* Turns the thread's last error into a Python exception. Always returns NULL. */
 PyObject *cr_py_raise(cr_status status);
 /* For slots that return int: the same, returning -1. */
 int cr_py_fail(cr_status status);
+/* The same, noted: a program that is recorded ahead of time has asked for what only the tape can do. */
+int cr_py_refuse(cr_status status);
 /* The text that was built, as a str; disposes of it. */
 PyObject *cr_py_text(cr_str *text);
 /* For long work without the GIL: CR_EPYTHON when a signal's handler raised (Ctrl-C). `user` is not looked at. */

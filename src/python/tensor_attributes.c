@@ -98,9 +98,9 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *closure) {
     }
     cr_tensor *t = cr_py_tensor_of(self);
     if (cr_ambient_get()->ahead && cr_tensor_is_fake(t) && cr_tensor_requires_grad(t) != (value == Py_True))
-        return cr_py_fail(CR_FAIL(CR_EUNSUPPORTED, "requires_grad of a tensor cannot be changed inside of a compiled "
-                                                   "function, whose gradients are settled when it is compiled; set it "
-                                                   "before the call, or detach()"));
+        return cr_py_refuse(CR_FAIL(CR_EUNSUPPORTED, "requires_grad of a tensor cannot be changed inside of a compiled "
+                                                     "function, whose gradients are settled when it is compiled; set "
+                                                     "it before the call, or detach()"));
     cr_status status = cr_autograd_require(t, value == Py_True);
     return status ? cr_py_fail(status) : 0;
 }
@@ -148,8 +148,7 @@ GETTER(get_data) {
     cr_ambient_get()->data = false;
     if (status) return cr_py_raise(status);
     if (cr_tensor_is_fake(t) || cr_ambient_get()->mode.recorder) return cr_py_wrap(t); /* a recorded call's result */
-    status = cr_tensor_on(t->storage, &t->meta, NULL, t->env, &plain);
-    if (!status) plain->inference = t->inference;
+    status = cr_tensor_apart(t, &plain);
     cr_tensor_release(t);
     return status ? cr_py_raise(status) : cr_py_wrap(plain);
 }
@@ -164,6 +163,9 @@ static int set_data(PyObject *self, PyObject *value, void *closure) {
     }
     cr_tensor *to = cr_py_tensor_of(self), *from = cr_py_tensor_of(value);
     if (to == from) return 0;
+    if (cr_ambient_get()->ahead && (cr_tensor_is_fake(from) || cr_tensor_is_fake(to)))
+        return cr_py_refuse(CR_FAIL(CR_EUNSUPPORTED, "data of a tensor is set inside of a compiled function, which "
+                                                     "cannot give tensors other memory; copy_() to it"));
     if (from->env || to->env) {
         PyErr_SetString(PyExc_NotImplementedError, "data of a tensor with symbolic sizes cannot be set");
         return -1;

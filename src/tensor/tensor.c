@@ -140,6 +140,13 @@ cr_status cr_tensor_alias(cr_tensor *t, cr_tensor **out) {
     return status;
 }
 
+cr_status cr_tensor_apart(const cr_tensor *t, cr_tensor **out) {
+    CR_TRY(cr_tensor_on(t->storage, &t->meta, NULL, t->env, out));
+    (*out)->meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
+    (*out)->inference = t->inference;
+    return CR_OK;
+}
+
 cr_status cr_tensor_from(int dtype, int rank, const int64_t *size, const void *data, cr_tensor **out) {
     cr_meta meta;
     cr_tensor *t;

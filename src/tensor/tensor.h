@@ -167,6 +167,8 @@ CR_NODISCARD cr_status cr_tensor_on(cr_storage *storage, const cr_meta *meta, cr
 CR_NODISCARD cr_status cr_tensor_shape(const cr_meta *meta, cr_tensor **out);
 /* The same memory and version count, and nothing else of it: no root, no history. */
 CR_NODISCARD cr_status cr_tensor_alias(cr_tensor *t, cr_tensor **out);
+/* The same memory with a version count of its own, without history: x.data. */
+CR_NODISCARD cr_status cr_tensor_apart(const cr_tensor *t, cr_tensor **out);
 /* A 0-d tensor of a number. kind of rt_scalar: RT_ARG_INT / FLOAT / COMPLEX. */
 CR_NODISCARD cr_status cr_tensor_scalar(int dtype, rt_scalar value, cr_tensor **out);
 static inline bool cr_tensor_is_fake(const cr_tensor *t) { return t->storage->fake; }

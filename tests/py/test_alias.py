@@ -43,7 +43,4 @@ def test_sample(part, door):
     warnings.simplefilter("ignore")
     chosen = random.Random(13).sample(cells, 40 if door == "native" else 400)
     found = {alias_cells.name_of(cell): alias_cells.check(torch, cresset, cell, door) for cell in chosen}
-    told = {name: text for name, text in found.items() if text}
-    refused = [name for name, text in told.items() if text.startswith("refused: ")]
-    assert not {name: text for name, text in told.items() if name not in refused}
-    assert len(refused) <= (0 if part == "matrix" or door == "tape" else 0.3 * len(chosen))
+    assert not {name: text for name, text in found.items() if text}

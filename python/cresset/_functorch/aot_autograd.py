@@ -193,10 +193,35 @@ class _Call:
 
         names = [f"primals_{k + 1}" for k in range(len(self.distinct))]
         self.aot = _C._aot(flat, [leaves[i] for i in self.distinct], names, compilers, **options)
+        self.report, self.fails = self.aot.metadata, self.aot.fails
 
     def __call__(self, leaves: list[Any]) -> Any:
         made = iter(self.aot.call([leaves[i] for i in self.distinct]))
         return tree_unflatten([next(made) if known is None else known[0] for known in self.constants], self.out_spec)
+
+
+class _Plain:
+    """One way of calling the function that cannot be recorded: the function itself."""
+
+    def __init__(self, fn: Callable[..., Any], spec: Any, why: str):
+        self.fn, self.spec, self.fails = fn, spec, False
+        self.report = f"runs on the tape, not recorded: {why}\n"
+
+    def __call__(self, leaves: list[Any]) -> Any:
+        args, kwargs = tree_unflatten(leaves, self.spec)
+        return self.fn(*args, **kwargs)
+
+
+def _call_of(fn: Callable[..., Any], leaves: list[Any], spec: Any, compilers: _Compilers,
+             options: dict[str, Any]) -> _Call | _Plain:
+    made: _Call | _Plain
+    try:
+        made = _Call(fn, leaves, spec, compilers, options)
+    except cresset.UnsupportedError as error:
+        made = _Plain(fn, spec, str(error))
+    if made.report.startswith("runs on the tape"):
+        _log.info("%s: this way of calling it %s", getattr(fn, "__name__", fn), made.report.rstrip())
+    return made
 
 
 class _Compiled:
@@ -204,9 +229,14 @@ class _Compiled:
 
     def __init__(self, fn: Callable[..., Any], make: Callable[[], _Compilers], options: dict[str, Any]):
         self.fn, self.make, self.options = fn, make, options
-        self.calls: dict[Any, _Call] = {}
+        self.calls: dict[Any, _Call | _Plain] = {}
 
-    def find(self, args: Any, kwargs: Any) -> tuple[_Call, list[Any]]:
+    def explain(self) -> str:
+        """What each way of calling it became so far: what is done to inputs and what results are, or why it runs on the
+        tape."""
+        return "".join(f"call {k}: {call.report}" for k, call in enumerate(self.calls.values()))
+
+    def find(self, args: Any, kwargs: Any, called: bool) -> tuple[_Call | _Plain, list[Any]]:
         leaves, spec = tree_flatten((args, kwargs))
         others = tuple((i, type(leaf), leaf) for i, leaf in enumerate(leaves) if not isinstance(leaf, _C.Tensor))
         tensors, options = [leaf for leaf in leaves if isinstance(leaf, _C.Tensor)], self.options
@@ -216,11 +246,13 @@ class _Compiled:
             key = *key, *(tuple(t.shape) for t in tensors)
         call = self.calls.get(key)
         if call is None:
-            call = self.calls[key] = _Call(self.fn, leaves, spec, self.make(), options)
+            call = _call_of(self.fn, leaves, spec, self.make(), {**options, "called": called})
+            if not call.fails:
+                self.calls[key] = call
         return call, leaves
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, leaves = self.find(args, kwargs)
+        call, leaves = self.find(args, kwargs, True)
         return call(leaves)
 
 
@@ -250,8 +282,9 @@ def aot_function(fn: Callable[..., Any], fw_compiler: Any, bw_compiler: Any = No
     the names "native" (a library for this machine), "nop" (the graph as it is) and "print". The backward and the
     inference compiler default to fw_compiler; the latter serves where nothing requires grad. Arguments and results may
     be nested. dynamic: sizes are symbols, but for those of the leading `num_params_buffers` tensors. Another structure
-    of arguments, other numbers among them, tensors that share memory in another way or require grad otherwise are
-    another compilation; other sizes of a program that was not compiled for them are an error."""
+    of arguments, other numbers among them, tensors that share memory in another way, have other strides or require grad
+    otherwise are another compilation; other sizes of a program that was not compiled for them are an error. What no
+    code can stand for runs on the tape, for that way of calling alone: call._compiled.explain() tells."""
     compiled = _prepare(fn, fw_compiler, bw_compiler, partition_fn, decompositions, num_params_buffers,
                         keep_inference_input_mutations, inference_compiler, dynamic, enable_log)
 
@@ -291,7 +324,7 @@ def aot_module_simplified(mod: Any, args: Any, fw_compiler: Any, bw_compiler: An
     compiled = _prepare(functional(mod), fw_compiler, bw_compiler, partition_fn, decompositions,
                         len({id(t) for t in state.values()}), keep_inference_input_mutations, inference_compiler, False,
                         True)
-    compiled.find((state, tuple(args), {}), {})
+    compiled.find((state, tuple(args), {}), {}, False)
 
     def forward(*runtime_args: Any) -> Any:
         return compiled(state, runtime_args, {})
