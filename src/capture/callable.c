@@ -434,6 +434,11 @@ static PyObject *is_capturing(PyObject *module, PyObject *unused) {
     return PyBool_FromLong(cr_is_capturing());
 }
 
+static PyObject *follows_opaque(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyBool_FromLong(cr_follows_opaque());
+}
+
 /* Nothing; captures end before it, since no table has it. */
 static PyObject *graph_break(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
@@ -497,6 +502,8 @@ static PyMethodDef functions[] = {
     { "_capture_switches", (PyCFunction)(void (*)(void))set_switches, METH_VARARGS | METH_KEYWORDS,
       "_capture_switches(*, miss_once, fail_graphs, every): every guard misses once; every graph fails; captures end "
       "after so many instructions of the function's own. For tests." },
+    { "_follows_opaque", follows_opaque, METH_NOARGS,
+      "_follows_opaque(): may an op that only another library has be part of the graph that is captured?" },
     { "_time_entries", time_entries, METH_O, "_time_entries(on): are runs of entries timed? Gives what was before." },
     { "_evaluate", (PyCFunction)(void (*)(void))evaluate, METH_FASTCALL,
       "_evaluate(fn, *args): fn(*args) by capture's evaluator, on real objects." },

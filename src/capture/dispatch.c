@@ -16,12 +16,14 @@ cr_stance cr_capture_stance;
 static _Thread_local int plain_depth, run_only_depth;
 /* What the program is told when it asks whether it is captured, and whether it has asked in this evaluation. */
 static _Thread_local bool capturing, asked;
+static _Thread_local bool ends_at_opaque; /* ops that only another library has end a capture */
 
 bool cr_is_capturing(void) { return asked = true, capturing; }
 bool cr_set_capturing(bool on) {
     bool before = capturing;
     return capturing = on, before;
 }
+bool cr_follows_opaque(void) { return !ends_at_opaque; }
 void cr_plain_begin(void) { plain_depth++; }
 void cr_plain_end(void) { plain_depth--; }
 void cr_run_only_begin(void) { run_only_depth++; }
@@ -384,6 +386,14 @@ static int observe(const request *r, cr_entry *e) {
     return failed;
 }
 
+static bool has_opaque(const cr_graph *g) {
+    for (uint32_t n = g ? cr_graph_first(g) : CR_NO_NODE; n != CR_NO_NODE; n = cr_graph_next(g, n)) {
+        const cr_node *node = cr_graph_node(g, n);
+        if (node->kind == CR_NODE_CALL && !strcmp(node->op->name, "cresset::opaque")) return true;
+    }
+    return false;
+}
+
 /* Captures and compiles. *slots (PyMem_Free) are filled. NULL: exception. */
 static cr_entry *build_entry(const request *r, bool settles, PyObject ***slots) {
     double begin = seconds_now();
@@ -404,6 +414,13 @@ static cr_entry *build_entry(const request *r, bool settles, PyObject ***slots) 
             PyMem_Free(*slots);
             cr_entry_release(e);
             return build_entry(r, true, slots);
+        }
+        if (!failed && e->reason && !e->resumes && !ends_at_opaque && has_opaque(e->graph)) { /* with breaks, then */
+            PyMem_Free(*slots);
+            cr_entry_release(e);
+            ends_at_opaque = true;
+            e = build_entry(r, settles, slots);
+            return ends_at_opaque = false, e;
         }
     }
     if (!failed) return e;

@@ -156,6 +156,7 @@ bool cr_set_capturing(bool on); /* what it was */
 /* What runs between is not recorded. An exporter may be in the body of a region, whose trace is another. */
 cr_call_mode cr_pause(const cr_capture *c);
 void cr_go_on(const cr_capture *c, cr_call_mode paused);
+bool cr_follows_opaque(void); /* ops that only another library has: are they part of graphs? */
 /* Ends the capture: the call runs plain, for this reason. Always -1. */
 int cr_break(cr_capture *c, const char *format, ...);
 /* The value of an object from outside, guarded. New reference; NULL: exception or break. */

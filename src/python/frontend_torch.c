@@ -17,6 +17,7 @@ static struct { /* once: told when torch is first used by a captured program */
     PyObject *rows;           /* dict: what it said */
     PyObject *build, *translate, *set_grad, *default_dtype;
     PyObject *set_frames;     /* with what torch.compile looks at frames: sets another, or None; gives the old one */
+    PyObject *host;           /* name of an op that the table lacks -> what carries it out, or None */
     PyObject *questions;      /* tuple: grad mode, inference mode, default dtype; then what must be 0, False or None */
     PyObject *levels;         /* the module that counts levels of forward-mode derivatives, from -1 */
     PyGetSetDescrObject *requires_grad;
@@ -226,8 +227,11 @@ static PyObject *no_name(PyObject *callable) {
     (void)callable;
     return NULL;
 }
-static PyObject *no_op(const char *name) {
-    (void)name;
+/* What carries out an op of torch's that the table lacks, on tensors of ours. */
+static PyObject *find_op(const char *name) {
+    PyObject *found = PyObject_CallFunction(torch.host, "s", name);
+    if (found != Py_None) return found;
+    Py_DECREF(found);
     return NULL;
 }
 
@@ -284,7 +288,7 @@ const cr_frontend cr_frontend_torch = { /* once */
     .ambient = ambient,
     .set_ambient = set_ambient,
     .resolve = no_name,
-    .find = no_op,
+    .find = find_op,
     .tables = { "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set" },
     .borrow = borrow,
     .row = row,
@@ -299,14 +303,15 @@ const cr_frontend cr_frontend_torch = { /* once */
 
 static PyObject *setup(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = { "tensor", "parameter", "size", "ours", "constants", "rows", "find", "build", "translate",
-                             "set_grad", "default_dtype", "questions", "levels", "set_frames", NULL };
+                             "set_grad", "default_dtype", "questions", "levels", "set_frames", "host",
+                             NULL };
     PyObject *tensor, *parameter, *size, *ours, *constants, *rows, *find, *make, *show, *set_grad, *dtype, *questions,
-        *levels, *set_frames;
+        *levels, *set_frames, *host;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!OOOOOO!OO:_torch_frontend", names, &PyType_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!OOOOOO!OOO:_torch_frontend", names, &PyType_Type,
                                      &tensor, &PyType_Type, &parameter, &PyType_Type, &size, &PyDict_Type, &ours,
                                      &PyTuple_Type, &constants, &PyDict_Type, &rows, &find, &make, &show, &set_grad,
-                                     &dtype, &PyTuple_Type, &questions, &levels, &set_frames))
+                                     &dtype, &PyTuple_Type, &questions, &levels, &set_frames, &host))
         return NULL;
     if (PyTuple_GET_SIZE(questions) < FIRST_MODE || PyTuple_GET_SIZE(questions) > QUESTIONS)
         return PyErr_Format(PyExc_ValueError, "there are %zd questions", PyTuple_GET_SIZE(questions));
@@ -319,9 +324,9 @@ static PyObject *setup(PyObject *module, PyObject *args, PyObject *kwargs) {
     PyObject **const at[] = { (PyObject **)&torch.tensor, (PyObject **)&torch.parameter, (PyObject **)&torch.size,
                               &torch.ours, &torch.constants, &torch.find, &torch.build, &torch.translate,
                               &torch.set_grad, &torch.default_dtype, &torch.questions, &torch.levels,
-                              &torch.set_frames };
+                              &torch.set_frames, &torch.host };
     PyObject *const given[] = { tensor, parameter, size, ours, constants, find, make, show, set_grad, dtype, questions,
-                                levels, set_frames };
+                                levels, set_frames, host };
     for (size_t i = 0; i < CR_COUNT(at); i++) *at[i] = Py_NewRef(given[i]);
     if (!(torch.rows = PyDict_Copy(rows))) return NULL;
     Py_RETURN_NONE;

@@ -28,7 +28,7 @@ static PyObject *call_with(const cr_frontend *fe, PyObject *callable, const cr_a
                            uint32_t n, cr_env *env) {
     PyObject *list = PyList_New(0), *kwargs = PyDict_New(), *positional = NULL, *result = NULL;
     for (uint32_t i = 0; list && kwargs && i < n; i++) {
-        PyObject *o = cr_py_borrowed(fe, env, &args[i]);
+        PyObject *o = cr_py_borrowed(fe->wrap ? fe : &cr_frontend_cresset, env, &args[i]);
         int bad = !o ? -1 : *names[i].u.s ? PyDict_SetItemString(kwargs, names[i].u.s, o) : PyList_Append(list, o);
         Py_XDECREF(o);
         if (bad) goto out;

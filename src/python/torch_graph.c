@@ -657,38 +657,7 @@ static PyObject *graph_draws(PyObject *module, PyObject *graph) {
     return PyBool_FromLong(cr_tier_draws(a.u.graph));
 }
 
-/* _graph_giving(graph, names): the same with these values as further outputs. */
-static PyObject *graph_giving(PyObject *module, PyObject *args) {
-    PyObject *graph, *names;
-    cr_arg a;
-    cr_graph *g = NULL;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "OO!:_graph_giving", &graph, &PyTuple_Type, &names)) return NULL;
-    if (!cr_py_graph_read(graph, &a)) return PyErr_Format(PyExc_TypeError, "_graph_giving() takes a Graph");
-    cr_status status = cr_graph_copy(a.u.graph, &g);
-    if (status) return cr_py_raise(status);
-    const cr_node *output = cr_graph_node(g, cr_graph_output(g));
-    size_t n = output->nargs, more = (size_t)PyTuple_GET_SIZE(names);
-    cr_arg *outputs = cr_graph_alloc(g, (n + more + 1) * sizeof *outputs);
-    for (size_t i = 0; outputs && i < n; i++) outputs[i] = output->args[i];
-    for (size_t i = 0; outputs && i < more; i++) {
-        const char *name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, (Py_ssize_t)i));
-        uint32_t value = name ? cr_graph_find(g, name) : CR_NO_VALUE;
-        if (value == CR_NO_VALUE) {
-            cr_graph_release(g);
-            return name ? PyErr_Format(PyExc_KeyError, "the graph has no value '%s'", name) : NULL;
-        }
-        outputs[n + i] = (cr_arg){ .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .u.i = value };
-    }
-    status = outputs ? cr_graph_set_output(g, outputs, n + more) : CR_ENOMEM;
-    if (!status) return cr_py_graph_new(g);
-    cr_graph_release(g);
-    return cr_py_raise(status);
-}
-
 static PyMethodDef functions[] = {
-    { "_graph_giving", graph_giving, METH_VARARGS,
-      "_graph_giving(graph, names): the same graph with these values as further outputs." },
     { "_graph_draws", graph_draws, METH_O, "_graph_draws(graph): does some op of it draw random numbers?" },
     { "_graph_from_json", graph_from_json, METH_O,
       "_graph_from_json(text): a graph written with the words of archives." },

@@ -4,6 +4,7 @@
 """
 from __future__ import annotations
 
+import collections
 import time
 import warnings
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ class ExplainOutput:
     out_guards: list[str]
     compile_times: float
     lines: list[tuple[str, int]] = field(default_factory=list)  # function and first line of each graph
+    opaque_ops: dict[str, int] = field(default_factory=dict)  # ops that another library carries out, inside of graphs
     data: dict[str, Any] = field(default_factory=dict, repr=False)  # all of it: report.py says what is in there
 
     def json(self) -> str:
@@ -43,8 +45,13 @@ class ExplainOutput:
                 f"Op count: {self.op_count}"]
         text += [f"Graph {i}: {ops} ops, from line {line} of {function}"
                  for i, (ops, (function, line)) in enumerate(zip(self.ops_per_graph, self.lines), 1)]
+        text += [f"Opaque op: {name}, {count} of them" for name, count in self.opaque_ops.items()]
         text += [f"Break reason {i}: {reason}" for i, reason in enumerate(self.break_reasons, 1)]
         return "\n".join(text)
+
+
+def _opaque(graph: Any) -> list[str]:
+    return [node["args"][0]["arg"]["as_string"] for node in graph.nodes if node["target"] == "cresset.opaque"]
 
 
 def _explain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExplainOutput:
@@ -69,6 +76,7 @@ def _explain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
                          op_count=sum(entry["ops"] for entry in graphs),
                          ops_per_graph=[entry["ops"] for entry in graphs],
                          out_guards=[guard for entry in entries for guard in entry["guards"]], compile_times=spent,
+                         opaque_ops=dict(collections.Counter(n for entry in graphs for n in _opaque(entry["graph"]))),
                          lines=[(entry["function"], entry["line"]) for entry in graphs],
                          data=report.describe(entries, f"explain({getattr(fn, '__name__', type(fn).__name__)})"))
 

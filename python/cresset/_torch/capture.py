@@ -5,13 +5,14 @@ name, an answer that does not change, a question about torch's state. What has n
 out itself."""
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
 
 import cresset
 from cresset import _C
-from cresset._torch import crossing
+from cresset._torch import crossing, opaque
 
 _ready: list[bool] = []
 
@@ -104,23 +105,33 @@ def find(callable: Any) -> tuple[str, Any] | None:
         return None
     if getattr(callable, "__objclass__", None) in (torch._C.TensorBase, torch.Tensor):  # Tensor.NAME
         method = getattr(cresset.Tensor, name, None)  # those that are no ops may tell of memory, which a fake has not
-        return ("op", method) if type(method) is type(cresset.Tensor.relu) or name in _SIZES else None
+        if type(method) is type(cresset.Tensor.relu) or name in _SIZES:
+            return "op", method
+        return _opaque_by_name(name) if method is None else None
     if not any(getattr(space, name, None) == callable for space in _spaces):
-        return _op_of(callable, name)
+        return _op_of(callable)
     ours = _function(name)
-    return None if ours is None else ("op", ours)
+    return _opaque_by_name(name) if ours is None else ("op", ours)
 
 
-def _op_of(callable: Any, name: str) -> tuple[str, Any] | None:
-    """What torch.ops.SPACE.NAME calls: the op of that name."""
-    for space, ops in list(vars(torch.ops).items()):
-        packet = vars(ops).get(name) if isinstance(ops, torch._ops._OpNamespace) else None
-        if packet is not None and getattr(packet, "_op", None) is callable:
-            try:
-                return "op", getattr(getattr(cresset.ops, space), name)
-            except AttributeError:
-                return None
-    return None
+def _op_of(callable: Any) -> tuple[str, Any] | None:
+    """What torch.ops.SPACE.NAME or torch.ops.SPACE.NAME.OVERLOAD calls: our op of that name, or torch's own."""
+    op = opaque.find(callable)
+    if op is None:
+        return None
+    space, _, name = opaque.name_of(op).partition("::")
+    try:
+        return "op", operator.attrgetter(name if "." in name else
+                                         f"{name}.default" if isinstance(op, torch._ops.OpOverload) else name)(
+                                             getattr(cresset.ops, space))
+    except AttributeError:
+        return opaque.row(op)
+
+
+def _opaque_by_name(name: str) -> tuple[str, Any] | None:
+    """A function or method of torch's that is an op of its own without a row of ours."""
+    packet = getattr(torch.ops.aten, name, None)
+    return None if packet is None else opaque.row(packet)
 
 
 # ---- what ops give beside tensors ----
@@ -176,6 +187,6 @@ def prepare() -> bool:
                            rows=_table, find=find, build=running.build, translate=translate,
                            set_grad=torch._C._set_grad_enabled,
                            default_dtype=torch.float32, questions=_questions(), levels=torch.autograd.forward_ad,
-                           set_frames=torch._C._dynamo.eval_frame.set_eval_frame)
+                           set_frames=torch._C._dynamo.eval_frame.set_eval_frame, host=opaque.host)
         _ready.append(True)
     return True

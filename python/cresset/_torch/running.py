@@ -29,7 +29,7 @@ class Shape:
             if node["kind"] == "output":
                 self.outputs = [arg.get("as_value") for arg in node["args"]]
             elif not node["no_grad"]:
-                self.loud.update(_values(node["args"]))
+                self.loud.update(values_in(node["args"]))
             for result in node["results"]:
                 self.values[result["name"]] = result
                 self.varies |= "meta" in result and any(type(n) is str for n in result["meta"]["sizes"])
@@ -55,17 +55,17 @@ class Shape:
             if self.made[name]["target"] == "aten.detach":
                 return name
             memory = self.memory(name)
-            name = next((n for n in _values(self.made[name]["args"]) if self.memory(n) == memory), memory)
+            name = next((n for n in values_in(self.made[name]["args"]) if self.memory(n) == memory), memory)
         return None
 
 
-def _values(arg: Any) -> list[str]:
+def values_in(arg: Any) -> list[str]:
     """Values in arguments, lists of them included."""
     if isinstance(arg, list):
-        return [name for item in arg for name in _values(item)]
+        return [name for item in arg for name in values_in(item)]
     if not isinstance(arg, dict):
         return []
-    return [arg["as_value"]] if arg.get("as_value") is not None else [n for v in arg.values() for n in _values(v)]
+    return [arg["as_value"]] if arg.get("as_value") is not None else [n for v in arg.values() for n in values_in(v)]
 
 
 class Sizes:
@@ -480,16 +480,22 @@ def _with_gradients(plan: Plan) -> Any:
     return run
 
 
+def callable_of(plan: Plan) -> Any:
+    if plan.wanted and plan.live & set(plan.kept):
+        return _with_gradients(plan)
+    code = plan.inference()
+    return code if plan.is_plain() else _with_epilogue(plan, code)
+
+
 def build(graph: Any, examples: tuple[Any, ...], records: bool, native: bool) -> Any:
     """The callable for a captured graph: takes its inputs, gives a list of its outputs. NotImplementedError: the call
     runs plain, for that reason."""
+    from cresset._torch import opaque, stages
     try:
-        plan = Plan(graph, examples, records, native)
-        if plan.wanted and plan.live & set(plan.kept):
-            return _with_gradients(plan)
-        code = plan.inference()
+        if opaque.names_in(graph.nodes):
+            return stages.build(graph, examples, records, native)
+        return callable_of(Plan(graph, examples, records, native))
     except (NotImplementedError, MemoryError):
         raise
     except Exception as error:  # whatever refuses the graph: the program itself is not at fault
         raise NotImplementedError(f"the graph cannot be made code: {error}") from None
-    return code if plan.is_plain() else _with_epilogue(plan, code)

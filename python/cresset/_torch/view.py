@@ -12,7 +12,7 @@ from torch import fx
 
 import cresset
 from cresset import _C
-from cresset._torch import crossing
+from cresset._torch import crossing, opaque
 from cresset.fx.graph_module import GraphModule
 
 
@@ -63,6 +63,15 @@ class _Writer:
             self.graph.call_function(torch._C._set_grad_enabled, (grad,))
             self.grad = grad
 
+    def call(self, node: Any) -> tuple[Any, Any, Any]:
+        """Function, arguments, keywords."""
+        if _C._resolve(node.target) != "cresset::opaque":
+            return _target(node.target), self.argument(node.args), self.argument(node.kwargs)
+        name, names, given = node.args
+        args = [self.argument(a) for a in given]
+        return (opaque.named(name), tuple(a for a, keyword in zip(args, names) if not keyword),
+                {keyword: a for a, keyword in zip(args, names) if keyword})
+
     def constant(self, node: Any) -> fx.Node:
         value = operator.attrgetter(node.target)(self.ours)
         if not isinstance(value, cresset.Tensor):
@@ -84,8 +93,7 @@ class _Writer:
             else:
                 if node.target is not operator.getitem:
                     self.switch(not node.meta.get("no_grad", False))
-                made = self.graph.create_node("call_function", _target(node.target), self.argument(node.args),
-                                              self.argument(node.kwargs), name=node.name)
+                made = self.graph.create_node("call_function", *self.call(node), name=node.name)
                 made.meta.update((k, v) for k, v in node.meta.items() if k in ("stack_trace", "nn_module_stack"))
                 self.nodes[node] = made
             _note_value(self.nodes[node], node.meta.get("val"), self.theirs)

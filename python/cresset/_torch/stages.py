@@ -1,0 +1,129 @@
+"""Captured graphs with ops that only torch has: parts that are code of ours, and between them torch's calls.
+
+Each part is a graph by itself, differentiated by itself; gradients go from part to part through torch's own nodes."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from cresset import _C
+from cresset._torch import crossing, opaque
+from cresset._torch.running import Plan, Shape, callable_of, values_in
+
+
+class Part:
+    """Nodes first to before last, as code; `inputs` and `outputs` are names of values."""
+
+    def __init__(self, first: int):
+        self.first = self.last = first
+        self.nodes: list[dict[str, Any]] = []
+        self.inputs: list[str] = []
+        self.outputs: list[str] = []
+        self.run: Any = None
+
+    def add(self, at: int, node: dict[str, Any]) -> None:
+        self.last = at + 1
+        self.nodes.append(node)
+
+    def made(self) -> list[str]:
+        return [result["name"] for node in self.nodes for result in node["results"]]
+
+    def uses(self) -> list[str]:
+        own = set(self.made())
+        return [n for n in dict.fromkeys(n for node in self.nodes for n in values_in(node["args"])) if n not in own]
+
+    def __call__(self, values: dict[str, Any]) -> None:
+        values.update(zip(self.outputs, self.run(*[values[name] for name in self.inputs])))
+
+
+def _like(meta: dict[str, Any], wants: bool) -> torch.Tensor:
+    """On the meta device; with a history where it wants gradients."""
+    t = torch.empty_strided(meta["sizes"], meta["strides"], dtype=getattr(torch, meta["dtype"]), device="meta")
+    with torch.enable_grad():
+        return t.requires_grad_() * 1 if wants else t
+
+
+class Stages:
+    def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: bool):
+        self.graph, self.records, self.native = graph, records, native
+        self.shape = shape = Shape(graph)
+        if shape.varies or any(node["kind"] == "get_attr" for node in graph.nodes):
+            raise NotImplementedError("an op that only torch has is called in a graph of open sizes or constants")
+        self.stages: list[Any] = []
+        for at, node in enumerate(graph.nodes):
+            if node["kind"] == "call":
+                self._add(at, node)
+        self._check_writes()
+        self._connect()
+        self.codes: list[Any] = []
+        self._build(dict(zip(shape.inputs, examples)))
+
+    def _add(self, at: int, node: dict[str, Any]) -> None:
+        if node["target"] == opaque.OPAQUE:
+            self.stages.append(opaque.Call(node))
+            return
+        if not self.stages or isinstance(self.stages[-1], opaque.Call):
+            self.stages.append(Part(at))
+        self.stages[-1].add(at, node)
+
+    def _check_writes(self) -> None:
+        """What comes after a write may fail, and the call then runs plain from its beginning."""
+        for stage in self.stages[:-1]:
+            for node in stage.nodes if isinstance(stage, Part) else ():
+                for result in node["results"]:
+                    if result.get("writes") and self.shape.memory(result["name"]) in self.shape.inputs:
+                        raise NotImplementedError("an input is written before an op that only torch has")
+
+    def _connect(self) -> None:
+        later = [n for n in self.shape.outputs if n is not None]
+        for stage in reversed(self.stages):
+            if isinstance(stage, Part):
+                stage.inputs = stage.uses()
+                made = set(stage.made())
+                stage.outputs = [n for n in dict.fromkeys(later) if n in made]
+                memories = [self.shape.memory(n) for n in stage.inputs if "meta" in self.shape.values[n]]
+                if len(set(memories)) < len(memories):
+                    raise NotImplementedError("tensors that share memory go into one part of a graph")
+                later += stage.inputs
+            else:
+                later += stage.inputs()
+        self.stages = [s for s in self.stages if not isinstance(s, Part) or s.outputs or self._writes(s)]
+
+    @staticmethod
+    def _writes(part: Part) -> bool:
+        return any(result.get("writes") for node in part.nodes for result in node["results"])
+
+    def _build(self, examples: dict[str, Any]) -> None:
+        """Stage by stage, with examples on the meta device for what the stages before give."""
+        metas = {n: _like(self.shape.values[n]["meta"], self.records and t.requires_grad)
+                 if isinstance(t, torch.Tensor) else t for n, t in examples.items()}
+        for stage in self.stages:
+            if isinstance(stage, opaque.Call):
+                with torch.set_grad_enabled(self.records):
+                    stage(metas)
+                examples.update((n, metas[n]) for n in stage.results)
+                continue
+            part = _C._graph_part(self.graph, stage.first, stage.last, tuple(stage.inputs), tuple(stage.outputs))
+            plan = Plan(part, tuple(examples[n] for n in stage.inputs), self.records, self.native)
+            stage.run = callable_of(plan)
+            self.codes += stage.run._codes if hasattr(stage.run, "_codes") else [stage.run]
+            for k, name in enumerate(stage.outputs):
+                made = _like(self.shape.values[name]["meta"], bool(plan.wanted) and k in plan.live)
+                examples[name] = metas[name] = made
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        values: dict[str, Any] = dict(zip(self.shape.inputs, inputs))
+        for stage in self.stages:
+            stage(values)
+        return [values[name] for name in self.shape.outputs]
+
+
+def build(graph: Any, examples: tuple[Any, ...], records: bool, native: bool) -> Any:
+    crossing.prepare()
+    stages = Stages(graph, examples, records, native)
+
+    def run(*inputs: Any) -> list[Any]:
+        return stages(*inputs)
+    run._codes = stages.codes
+    return run
