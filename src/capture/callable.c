@@ -5,6 +5,7 @@
 #include "capture/capture.h"
 #include "capture/callable.h"
 #include "capture/dispatch.h"
+#include "capture/stamps.h"
 
 #include "python/py.h"
 
@@ -61,6 +62,7 @@ static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (!PyFunction_Check(function))
         return PyErr_Format(PyExc_TypeError, "expected a function or method written in Python, not %s",
                             Py_TYPE(wrapped)->tp_name);
+    if (cr_stamps_probe()) return NULL;
     callable *k = (callable *)type->tp_alloc(type, 0);
     if (!k) return NULL;
     k->vectorcall = call;
@@ -232,10 +234,11 @@ static PyObject *entry_data(const cr_entry *e, const cr_cache *c, int32_t at, bo
     if (!row || !whole) return row;
     if (e->graph) cr_graph_retain(e->graph);
     PyObject *graph = e->graph ? cr_py_graph_new(e->graph) : Py_NewRef(Py_None), *misses = PyList_New(0);
-    PyObject *guards = misses ? guards_data(e, misses) : NULL;
-    if (!graph || !guards || PyDict_SetItemString(row, "graph", graph) ||
+    PyObject *guards = misses ? guards_data(e, misses) : NULL, *stamps = guards ? cr_stamps_shown(&e->guards) : NULL;
+    if (!graph || !stamps || PyDict_SetItemString(row, "graph", graph) || PyDict_SetItemString(row, "stamps", stamps) ||
         PyDict_SetItemString(row, "guards", guards) || PyDict_SetItemString(row, "misses", misses))
         Py_CLEAR(row);
+    Py_XDECREF(stamps);
     Py_XDECREF(graph);
     Py_XDECREF(guards);
     Py_XDECREF(misses);
@@ -398,13 +401,26 @@ static PyTypeObject callable_type = {
 /* ---- switches ---- */
 
 static PyObject *set_switches(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "miss_once", "fail_graphs", "every", NULL };
+    static char *names[] = { "miss_once", "fail_graphs", "every", "stamps", NULL };
+    static const char *const modes[] = { "used", "lie", "compare", "off" };
     int once = 0, fail = 0;
     long every = 0;
+    const char *stamps = "used";
+    size_t mode = 0;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$ppl:_capture_switches", names, &once, &fail, &every)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$ppls:_capture_switches", names, &once, &fail, &every, &stamps))
+        return NULL;
+    while (mode < CR_COUNT(modes) && strcmp(modes[mode], stamps)) mode++;
+    if (mode == CR_COUNT(modes))
+        return PyErr_Format(PyExc_ValueError, "stamps is '%s'; it can be used, lie, compare or off", stamps);
     cr_capture_switches = (cr_switches){ once, fail, every };
+    cr_capture_stamp_mode = (cr_stamp_mode)mode;
     Py_RETURN_NONE;
+}
+
+static PyObject *count_stale(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyLong_FromUnsignedLongLong(cr_capture_stale);
 }
 
 static PyObject *time_entries(PyObject *module, PyObject *on) {
@@ -500,8 +516,10 @@ static PyMethodDef functions[] = {
       "Captures look for functions that stand in for those in C (cresset._dynamo.rules)." },
     { "_set_stance", set_stance, METH_O, "_set_stance(n): what compiled functions do; gives what they did before." },
     { "_capture_switches", (PyCFunction)(void (*)(void))set_switches, METH_VARARGS | METH_KEYWORDS,
-      "_capture_switches(*, miss_once, fail_graphs, every): every guard misses once; every graph fails; captures end "
-      "after so many instructions of the function's own. For tests." },
+      "_capture_switches(*, miss_once, fail_graphs, every, stamps): every guard misses once; every graph fails; "
+      "captures end after so many instructions of the function's own; stamps of guards are 'used', 'lie' (say that "
+      "everything changed), are made at once and 'compare'd with the guards themselves, or 'off'. For tests." },
+    { "_stale_stamps", count_stale, METH_NOARGS, "How often a comparison found stamps that were wrong." },
     { "_follows_opaque", follows_opaque, METH_NOARGS,
       "_follows_opaque(): may an op that only another library has be part of the graph that is captured?" },
     { "_time_entries", time_entries, METH_O, "_time_entries(on): are runs of entries timed? Gives what was before." },

@@ -6,6 +6,7 @@
 #include "capture/dispatch.h"
 
 #include "capture/callable.h"
+#include "capture/stamps.h"
 #include "python/py.h"
 
 #include <time.h>
@@ -438,6 +439,7 @@ static cr_entry *make_entry(const request *r, PyObject ***slots) {
         bool runs = !e->reason || e->resumes;
         lost = observe(r, e) || (runs && check_fresh(r, e, *slots));
     }
+    if (!lost) e->guards.needed = cr_entry_needed(e);
     cr_place *now = !lost ? find_place(r->cache, r->at, r->nargs, r->kwnames) : NULL;
     if (now && !add_entry(r->cache, now, e)) return e;
     PyMem_Free(*slots);
@@ -481,7 +483,7 @@ static cr_entry *find_entry(const request *r, const cr_place *p, PyObject **smal
         if (!*slots) return (cr_entry *)PyErr_NoMemory();
         bool missed = cr_capture_switches.miss_once && !e->missed;
         e->missed = true;
-        int32_t row = missed ? 0 : cr_guards_check(&e->guards, r->args, r->function, *slots);
+        int32_t row = missed ? 0 : cr_guards_hold(&e->guards, r->args, r->function, *slots);
         if (row < 0) return e->hits++, e;
         if (!missed) e->guards.rows.at[row].misses++;
         if (*slots != small) PyMem_Free(*slots);

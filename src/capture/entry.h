@@ -81,6 +81,8 @@ void cr_entry_release(cr_entry *e);
 int cr_entry_build(cr_entry *e, PyObject *const *slots, bool native);
 /* NotImplementedError, raised while code was made: it is why the entry runs plain. -1: another exception. */
 int cr_entry_refuse(cr_entry *e);
+/* Of each slot of its guards, whether running it reads that: to be freed; NULL: out of memory, no exception. */
+uint8_t *cr_entry_needed(const cr_entry *e);
 const char *cr_entry_tier(const cr_entry *e); /* who runs the graph, or why it is not native; NULL: there is none */
 void cr_entry_wait(cr_entry *e);              /* until native code that is being built is there; without the GIL */
 /* Runs it on slots that its guards filled. 1: *result, or where it resumes `state`: e->state.n owned references; 0: the

@@ -69,6 +69,16 @@ int cr_entry_build(cr_entry *e, PyObject *const *slots, bool native) {
     return status ? cr_py_fail(status) : 0;
 }
 
+uint8_t *cr_entry_needed(const cr_entry *e) {
+    uint8_t *needed = PyMem_Calloc(e->guards.slots + 1, 1);
+    if (!needed) return NULL;
+    for (uint32_t i = 0; i < e->ninputs; i++) needed[e->inputs[i]] = 1;
+    for (size_t i = 0; i < e->effects.n; i++) needed[e->effects.at[i].slot] = 1;
+    for (size_t i = 0; i < e->makes.n; i++)
+        if (e->makes.at[i].kind == CR_MAKE_SLOT) needed[e->makes.at[i].index] = 1;
+    return needed;
+}
+
 const char *cr_entry_tier(const cr_entry *e) {
     const cr_tier *tier = e->tier ? e->tier : e->ahead ? cr_ahead_tier(e->ahead) : NULL;
     if (tier) return cr_tier_state(tier);

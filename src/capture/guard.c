@@ -4,6 +4,7 @@
 
 #include "capture/callable.h"
 #include "capture/guard.h"
+#include "capture/stamps.h"
 
 #include "sym/shape.h"
 
@@ -29,6 +30,9 @@ void cr_guards_dispose(cr_guards *g) {
     cr_map_dispose(&g->known);
     cr_vec_dispose(&g->paths);
     Py_CLEAR(g->names);
+    cr_stamps_free(g->stamps);
+    PyMem_Free(g->needed);
+    PyMem_Free(g->changes);
 }
 
 /* ---- constants ---- */
@@ -81,6 +85,10 @@ static PyObject *tuple_or_list_item(PyObject *o, int32_t index) {
 
 static PyObject *dict_entry(PyObject *dict, int32_t index) {
     PyObject *key, *value;
+    const PyDictObject *d = (PyDictObject *)dict;
+    PyDictKeysObject *keys = d->ma_keys;
+    if (DK_IS_UNICODE(keys) && !d->ma_values && keys->dk_nentries == d->ma_used) /* nothing was ever taken out */
+        return index < d->ma_used ? DK_UNICODE_ENTRIES(keys)[index].me_value : NULL;
     for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value); index--)
         if (!index) return value;
     return NULL;
@@ -368,21 +376,31 @@ static inline bool holds(const cr_guard *row, PyObject *o, PyObject *const *slot
     return false;
 }
 
-int32_t cr_guards_check(cr_guards *g, PyObject *const *args, PyObject *function, PyObject **slots) {
-    for (cr_guard *row = g->rows.at, *end = row + g->rows.n; row < end; row++) {
-        PyObject *o;
-        switch ((cr_read)row->read) {
-        case CR_READ_NONE: o = slots[row->slot]; break;
-        case CR_READ_ARGUMENT: o = slots[row->slot] = args[row->index]; break;
-        case CR_READ_FUNCTION: o = slots[row->slot] = function; break;
-        default: {
-            cr_place slot = { row->keys, row->at };
-            o = slots[row->slot] = read_slot((cr_read)row->read, slots[row->parent], row->key, row->index, &slot);
-            row->keys = slot.keys, row->at = slot.index;
-        }
-        }
-        if ((!o && row->check != CR_HOLDS_ABSENT) || !holds(row, o, slots)) return (int32_t)(row - g->rows.at);
+static inline bool row_holds(cr_guard *row, bool reads, PyObject *const *args, PyObject *function, PyObject **slots) {
+    PyObject *o;
+    switch (reads ? (cr_read)row->read : CR_READ_NONE) {
+    case CR_READ_NONE: o = slots[row->slot]; break;
+    case CR_READ_ARGUMENT: o = slots[row->slot] = args[row->index]; break;
+    case CR_READ_FUNCTION: o = slots[row->slot] = function; break;
+    default: {
+        cr_place slot = { row->keys, row->at };
+        o = slots[row->slot] = read_slot((cr_read)row->read, slots[row->parent], row->key, row->index, &slot);
+        row->keys = slot.keys, row->at = slot.index;
     }
+    }
+    return (o || row->check == CR_HOLDS_ABSENT) && holds(row, o, slots);
+}
+
+int32_t cr_guards_check(cr_guards *g, PyObject *const *args, PyObject *function, PyObject **slots) {
+    for (cr_guard *row = g->rows.at, *end = row + g->rows.n; row < end; row++)
+        if (!row_holds(row, true, args, function, slots)) return (int32_t)(row - g->rows.at);
+    return -1;
+}
+
+int32_t cr_guards_check_some(cr_guards *g, const cr_row_left *steps, size_t n, PyObject *const *args,
+                             PyObject *function, PyObject **slots) {
+    for (const cr_row_left *step = steps, *end = step + n; step < end; step++)
+        if (!row_holds(&g->rows.at[step->row], step->reads, args, function, slots)) return (int32_t)step->row;
     return -1;
 }
 

@@ -91,6 +91,11 @@ typedef struct cr_guards {
     cr_map known; /* capture: source -> slot */
     CR_VEC(uint64_t) paths; /* capture: how a slot is reached, the same in every capture of a place */
     PyObject *names; /* of the arguments, a tuple; owned; NULL: they have none */
+    /* by words (stamps.h) */
+    struct cr_stamps *stamps; /* owned; NULL: not yet, or not any more */
+    uint8_t *needed;          /* owned: of each slot, whether who runs the entry reads it; NULL: nobody has said */
+    uint8_t *changes;         /* owned: of each slot, how often words of its object had changed */
+    uint32_t passes;          /* by rows */
 } cr_guards;
 void cr_guards_init(cr_guards *g);
 void cr_guards_dispose(cr_guards *g);
@@ -129,6 +134,10 @@ bool cr_holds_keys(PyObject *dict, PyObject *keys); /* a dict or OrderedDict: th
 bool cr_dict_is_plain(PyObject *dict); /* are all of its keys exact strings, and can their absence be told? */
 /* Do all rows hold? Fills `slots` (g->slots of them; borrowed). -1: all; else the row that failed. */
 int32_t cr_guards_check(cr_guards *g, PyObject *const *args, PyObject *function, PyObject **slots);
+/* The same for these rows alone. `reads` false: the slot is filled already, and only checked. */
+typedef struct cr_row_left { uint32_t row; bool reads; } cr_row_left;
+int32_t cr_guards_check_some(cr_guards *g, const cr_row_left *steps, size_t n, PyObject *const *args,
+                             PyObject *function, PyObject **slots);
 /* "args[0].shape ... ": a row in words, for recompilation logs. New reference. */
 PyObject *cr_guard_text(const cr_guards *g, size_t row);
 /* Constants that are compared by type and bits, and (is) objects that are compared by identity and may be held. */

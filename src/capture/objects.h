@@ -23,6 +23,13 @@ typedef struct cr_place { const void *keys; Py_ssize_t index; } cr_place;
 
 static inline bool cr_dict_has_plain_keys(PyObject *dict) { return DK_IS_UNICODE(((PyDictObject *)dict)->ma_keys); }
 
+/* The number of a dict's state, never used twice; from 3.12 on nobody is meant to look (stamps.c finds out whether it
+ * can be trusted). */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+static inline const uint64_t *cr_dict_version(const PyDictObject *d) { return &d->ma_version_tag; }
+#pragma GCC diagnostic pop
+
 /* Remembers where `key` is among the entries; nothing when it is not. */
 static inline void cr_place_set(cr_place *slot, PyDictKeysObject *keys, PyObject *key) {
     slot->keys = NULL;

@@ -19,7 +19,7 @@ PyMODINIT_FUNC PyInit__C(void) {
         cr_py_dlpack_init,      cr_py_random_init,  cr_py_state_init,      cr_py_table_init,   cr_py_check_init,
         cr_py_sym_init,         cr_py_graph_init,   cr_py_trace_init,      cr_py_program_init, cr_py_tree_init,
         cr_py_aot_init,         cr_py_aot_type_init, cr_py_torch_tensor_init, cr_py_torch_graph_init,
-        cr_py_torch_sizes_init, cr_py_torch_parts_init,  cr_py_torch_frontend_init,
+        cr_py_torch_sizes_init, cr_py_torch_parts_init,  cr_py_torch_function_init, cr_py_torch_frontend_init,
         cr_py_native_init,      cr_py_shape_init,   cr_py_decompose_init,  cr_py_tracer_init,  cr_py_program_new_init,
         cr_py_program_save_init, cr_py_safetensors_init, cr_py_body_init, cr_py_torch_file_init, cr_py_frontend_init,
         cr_py_opaque_init,      cr_py_library_init, cr_py_autograd_init,   cr_py_vmap_init,

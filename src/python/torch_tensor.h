@@ -33,6 +33,7 @@ int cr_py_torch_tensor_init(PyObject *module);
 int cr_py_torch_graph_init(PyObject *module); /* torch_graph.c */
 int cr_py_torch_sizes_init(PyObject *module); /* torch_sizes.c */
 int cr_py_torch_parts_init(PyObject *module); /* torch_parts.c */
+int cr_py_torch_function_init(PyObject *module); /* torch_function.c */
 int cr_py_torch_frontend_init(PyObject *module); /* frontend_torch.c */
 
 #endif

@@ -1,7 +1,9 @@
 """Guards under random changes: a function that reads objects, classes, dicts, lists, cells, defaults, globals and
 tensors is called compiled and plain after every change of any of them, objects freed and made again at old addresses
-included. A stale guard shows as a different result. Writes results/guards.json. A number is how many changes;
-CRESSET_SEED chooses others."""
+included. A stale guard shows as a different result. A third of the changes is made with stamps (src/capture/stamps.h)
+as users have them, a third with stamps that are made at once, used in each of their ways and compared with the guards
+that they stand for, a third with stamps that say that everything changed. Writes results/guards.json. A number is how
+many changes; CRESSET_SEED chooses others."""
 import os
 import pathlib
 import random
@@ -37,6 +39,9 @@ def f(a, o, d, items, inner):
         total += 1000
     return a * total + o.w.sum(), total, type(o.x), o.w.requires_grad, isinstance(o.child, Base)
 """
+
+
+STAMPS = ("used", "compare", "lie")
 
 
 class World:
@@ -122,11 +127,15 @@ def sweep(changes, seed):
             hits += compiled._counts()["hits"] if compiled else 0
             w = World(seed + n)
             compiled = _C._Compiled(w.names["f"], None, None, 1000)
+            _C._capture_switches(stamps=STAMPS[n // 300 % len(STAMPS)])
         at = w.change()
-        for _ in range(2):
+        for _ in range(2 + n % 3):  # stamps are made when guards have held some times
             got, want = shown(compiled, w), shown(w.names["f"], w)
             if str(got) != str(want):
                 wrong.append(f"seed {seed}, change {n} (of kind {at}): {got} instead of {want}")
+    _C._capture_switches()
+    if _C._stale_stamps():
+        wrong.append(f"seed {seed}: stamps let {_C._stale_stamps()} calls pass that guards do not")
     return 2 * changes, wrong, hits + compiled._counts()["hits"]
 
 

@@ -667,3 +667,62 @@ def test_what_methods_are_bound_to_is_not_kept():
         compiled(torch.ones(2))
         shared.clear()
     assert sorted(gone) == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_training_with_and_without_private_names(private, monkeypatch):
+    """Between a call and its code there is no Python, unless private names are off; the answers are the same."""
+    from cresset import _C
+    from cresset._torch import crossing, running
+    forwards = []
+    make_function = running._make_function
+
+    def spy(training):
+        function = make_function(training)
+        forwards.append(vars(function)["forward"])
+        return function
+    monkeypatch.setattr(running, "_make_function", spy)
+    if not private:
+        monkeypatch.setattr(crossing, "allows_private", lambda: False)
+    x, w, b = torch.randn(4, 3), nn.Parameter(torch.randn(3, 3)), nn.Parameter(torch.randn(3))
+
+    def function(x, w, b):  # of the inputs, the second and third are wanted; inputs, results and others are saved
+        y = (x @ w + b).sigmoid()
+        return y, (y * x.exp()).sum()
+    run = compiled(function)
+    for _ in range(3):
+        for step in (lambda r: r[0].sum(), lambda r: r[1], lambda r: r[0].sum() + r[1]):
+            ours = torch.autograd.grad(step(run(x, w, b)), [w, b])
+            theirs = torch.autograd.grad(step(function(x, w, b)), [w, b])
+            for a, c in zip(ours, theirs):
+                assert torch.allclose(a, c, atol=1e-5)
+    assert_whole(run)
+    assert len(forwards) == 1 and isinstance(forwards[0], _C._TorchForward if private else staticmethod)
+    y, z = run(x, w, b)
+    with torch.no_grad():
+        y.mul_(2)  # a result that backward needs
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        z.backward()
+
+
+def test_a_call_that_trains_refuses_what_does_not_fit():
+    from cresset import _C
+    seen = []
+    apply = _C._TorchApply(lambda *args: seen.append(args), 3, (2, 0), [])
+    apply(1, 2, 3)
+    assert seen == [((2,), 3, 1)] and apply._codes == []
+    with pytest.raises(TypeError, match="takes its 3 inputs"):
+        apply(1, 2)
+    with pytest.raises(ValueError, match="input 3 of 3 cannot be wanted"):
+        _C._TorchApply(print, 3, (3,), [])
+    with pytest.raises(ValueError, match="saved tensor 0 comes from nowhere"):
+        _C._TorchForward(print, (0, ~0), (5,), 1, 1)
+    forward = _C._TorchForward(lambda *args: [*args, "more"], (1, ~0, 0), (3, ~1), 3, 4)
+
+    class Context:
+        pass
+    ctx = Context()
+    assert forward(ctx, ("other",), "a", "b") == ("b", "other", "a")
+    assert vars(ctx) == {"to_save": ("more", "other"), "materialize_grads": False}
+    with pytest.raises(TypeError, match="a context, 1 others and 2 inputs"):
+        forward(ctx, (), "a", "b")

@@ -45,6 +45,11 @@ def set_reader(name: str) -> str:
     return _ready[0]
 
 
+def allows_private() -> bool:
+    """May private names of torch be used, where they are?"""
+    return prepare() != "public"
+
+
 def prepare() -> str:
     """Once, when torch is first used."""
     return _ready[0] if _ready else set_reader(os.environ.get("CRESSET_TORCH_READER") or "layout")

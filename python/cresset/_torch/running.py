@@ -12,6 +12,7 @@ import torch
 
 import cresset
 from cresset import _C
+from cresset._torch import crossing
 
 
 class Shape:
@@ -338,7 +339,6 @@ class Training:
     """The two halves of a differentiated graph."""
 
     def __init__(self, plan: Plan):
-        from cresset._torch import crossing
         _TORCH.update(crossing.dtypes())
         self.plan = plan
         ninputs = len(plan.shape.inputs)
@@ -403,33 +403,56 @@ class Training:
                 for i, name in zip(self.wanted, names)]
 
 
-def _make_function(t: Training) -> Any:
-    plan = t.plan
-    wanted, mutated = t.wanted, set(plan.mutated)
-    first_extra, number_at, code = t.nresults, t.number_at, t.forward
+def _sources(t: Training) -> list[int]:
+    """Of each input: which of those that gradients are wanted of, or ~which of the others."""
+    wanted = {at: k for k, at in enumerate(t.wanted)}
+    others = iter(range(len(t.plan.shape.inputs)))
+    return [wanted[i] if i in wanted else ~next(others) for i in range(len(t.plan.shape.inputs))]
+
+
+def _forward_in_python(t: Training) -> Any:
+    """The forward of graphs that write, whose sizes differ from call to call, or of which some results have no
+    gradients; and without private names."""
+    plan, sources = t.plan, _sources(t)
+    mutated, hidden, nresults, number_at, code = set(plan.mutated), t.hidden, t.nresults, t.number_at, t.forward
     saved_of = [(kind == "input", at) for kind, at in t.saved]
     first_size, varies = len(plan.kept), bool(plan.sizes.texts)
 
+    def forward(ctx: Any, others: Any, *wanted: Any) -> Any:
+        inputs = [wanted[k] if k >= 0 else others[~k] for k in sources]
+        given = code(*inputs)
+        if plan.result_bumps:
+            _count_writes(plan, given)
+        if saved_of:
+            ctx.save_for_backward(*[
+                (inputs[at].clone() if at in mutated else inputs[at]) if is_input else given[at]
+                for is_input, at in saved_of])
+        ctx.numbers = given[number_at:]
+        if varies:
+            ctx.sizes = given[first_size:nresults]
+        ctx.set_materialize_grads(False)
+        results = tuple(given[:nresults])
+        if hidden:
+            ctx.mark_non_differentiable(*(results[k] for k in hidden))
+        return results
+    return staticmethod(forward)
+
+
+def _forward(t: Training) -> Any:
+    base = vars(getattr(torch._C, "_FunctionBase", object))
+    private = crossing.allows_private() and "to_save" in base and "materialize_grads" in base
+    if not private or t.plan.result_bumps or t.plan.mutated or t.hidden or t.plan.sizes.texts:
+        return _forward_in_python(t)
+    saved = tuple(~at if kind == "input" else at for kind, at in t.saved)
+    return _C._TorchForward(t.forward, tuple(_sources(t)), saved, t.nresults, t.number_at)
+
+
+def _make_function(t: Training) -> Any:
+    varies = bool(t.plan.sizes.texts)
+
     class Captured(torch.autograd.Function):
         """A captured graph."""
-
-        @staticmethod
-        def forward(ctx: Any, inputs: Any, *wanted: Any) -> Any:  # unused wanted: torch's engine reads them
-            given = code(*inputs)
-            if plan.result_bumps:
-                _count_writes(plan, given)
-            if saved_of:
-                ctx.save_for_backward(*[
-                    (inputs[at].clone() if at in mutated else inputs[at]) if is_input else given[at]
-                    for is_input, at in saved_of])
-            ctx.numbers = given[number_at:]
-            if varies:
-                ctx.sizes = given[first_size:first_extra]
-            ctx.set_materialize_grads(False)
-            results = tuple(given[:first_extra])
-            if t.hidden:
-                ctx.mark_non_differentiable(*(results[k] for k in t.hidden))
-            return results
+        forward = _forward(t)  # of (context, others, *wanted): torch's engine reads those that are wanted
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
@@ -438,10 +461,11 @@ def _make_function(t: Training) -> Any:
                                    "twice; call it under cresset.compiler.set_stance('force_eager')")
             due = [grads[k] for k in t.differentiable]
             if all(g is None for g in due):
-                return (None,) * (1 + len(wanted))
+                return (None,) * (1 + len(t.wanted))
             rows = [_now(row, ctx.sizes) for row in t.rows] if varies else t.rows
             tangents = [_as(g, row) for g, row in zip(due, rows)]
-            gradients = t.backward([*ctx.numbers, *ctx.saved_tensors, *tangents])
+            numbers = ctx.numbers if t.nnumbers else ()
+            gradients = t.backward([*numbers, *ctx.saved_tensors, *tangents])
             if any(g is None for g in due):
                 gradients = t.without(gradients, due)
             return (None, *gradients)
@@ -451,32 +475,26 @@ def _make_function(t: Training) -> Any:
 
 def _quick_apply(function: Any) -> Any:
     """Function.apply without its look for transforms, under which no graph of ours is called."""
-    base = vars(torch._C._FunctionBase).get("apply") if hasattr(torch._C, "_FunctionBase") else None
+    base = vars(getattr(torch._C, "_FunctionBase", object)).get("apply") if crossing.allows_private() else None
     return base.__get__(None, function) if hasattr(base, "__get__") else function.apply
 
 
 def _with_gradients(plan: Plan) -> Any:
     t = Training(plan)
-    wanted, apply = t.wanted, _quick_apply(t.function)
-
+    codes = [t.forward, t.backward]
+    apply = _C._TorchApply(_quick_apply(t.function), len(plan.shape.inputs), tuple(t.wanted), codes)
     if plan.is_plain():
-        if wanted == list(range(len(plan.shape.inputs))):
-            def run(*inputs: Any) -> Any:
-                return apply(inputs, *inputs)
-        else:
-            def run(*inputs: Any) -> Any:
-                return apply(inputs, *[inputs[i] for i in wanted])
-    else:
-        take = _views(plan)
+        return apply
+    take = _views(plan)
 
-        def run(*inputs: Any) -> Any:
-            if plan.mutated:
-                _may_write(plan, inputs)
-            results = apply(inputs, *[inputs[i] for i in wanted])
-            if plan.mutated:
-                _write(plan, inputs, results)
-            return take(inputs, results)
-    run._codes = [t.forward, t.backward]
+    def run(*inputs: Any) -> Any:
+        if plan.mutated:
+            _may_write(plan, inputs)
+        results = apply(*inputs)
+        if plan.mutated:
+            _write(plan, inputs, results)
+        return take(inputs, results)
+    run._codes = codes
     return run
 
 
