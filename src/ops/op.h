@@ -331,7 +331,7 @@ typedef struct cr_ambient {
     bool grad, inference;
     struct cr_saved_hooks *saved;   /* where the tape puts what it saves; NULL: with its nodes */
     bool data;                      /* the call is x.data */
-    bool ahead;                     /* a program is recorded that is differentiated ahead of time */
+    struct cr_py_ahead *ahead;      /* a program is recorded that is differentiated ahead of time; NULL: none is */
     bool refused;                   /* ... and has asked for what only the tape can do */
     bool untaped;                   /* the tape carries out an op: calls inside are not recorded, whatever grad is */
     struct cr_py_tracer *tracer;    /* the export that records on this thread, which is the module stack, too */

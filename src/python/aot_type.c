@@ -97,9 +97,7 @@ typedef struct recording {
     cr_fakes fakes;
     cr_py_frame frame;
     PyObject *fakes_list;   /* what the function is called on */
-    cr_tensor **inputs;     /* per placeholder; borrowed */
-    cr_tensor **stand_ins;  /* their fakes; borrowed */
-    size_t n;
+    cr_py_ahead ahead;      /* per placeholder: the tensor and its fake */
 } recording;
 
 /* A symbolic size for each dimension of two or more elements. */
@@ -117,8 +115,8 @@ static int add_input(recording *r, PyObject *o, const char *name, bool dynamic) 
     if (!status) status = cr_trace_input(r->trace, name, fake);
     if (status) return cr_tensor_release(fake), cr_py_fail(status);
     if (cr_tensor_requires_grad(t)) fake->meta.flags |= CR_META_REQUIRES_GRAD; /* what the program may ask */
-    r->inputs[r->n] = t;
-    r->stand_ins[r->n++] = fake;
+    r->ahead.inputs[r->ahead.n] = t;
+    r->ahead.stand_ins[r->ahead.n++] = fake;
     PyObject *shown = cr_frontend_of(o)->stand_in(o, fake);
     int failed = !shown || PyList_Append(r->fakes_list, shown);
     Py_XDECREF(shown);
@@ -127,10 +125,10 @@ static int add_input(recording *r, PyObject *o, const char *name, bool dynamic) 
 
 static int add_inputs(recording *r, PyObject *inputs, PyObject *names, Py_ssize_t fixed, bool dynamic) {
     Py_ssize_t n = PyList_GET_SIZE(inputs);
-    r->inputs = PyMem_Calloc((size_t)n + 1, sizeof *r->inputs);
-    r->stand_ins = PyMem_Calloc((size_t)n + 1, sizeof *r->stand_ins);
+    r->ahead.inputs = PyMem_Calloc((size_t)n + 1, sizeof *r->ahead.inputs);
+    r->ahead.stand_ins = PyMem_Calloc((size_t)n + 1, sizeof *r->ahead.stand_ins);
     r->fakes_list = PyList_New(0);
-    if (!r->inputs || !r->stand_ins || !r->fakes_list) return PyErr_NoMemory(), -1;
+    if (!r->ahead.inputs || !r->ahead.stand_ins || !r->fakes_list) return PyErr_NoMemory(), -1;
     for (Py_ssize_t i = 0; i < n; i++) {
         const char *name = PyUnicode_AsUTF8(PyList_GET_ITEM(names, i));
         if (!name || add_input(r, PyList_GET_ITEM(inputs, i), name, dynamic && i >= fixed)) return -1;
@@ -151,8 +149,8 @@ static cr_graph *finish(recording *r, PyObject *results, int32_t **is_input) {
     for (Py_ssize_t i = 0; good && i < n; i++) {
         good = !cr_py_convert(&f, PySequence_Fast_GET_ITEM(items, i), &args[i]);
         (*is_input)[i] = -1;
-        for (size_t k = 0; good && k < r->n; k++)
-            if (args[i].kind == CR_ARG_TENSOR && args[i].u.t == r->stand_ins[k]) (*is_input)[i] = (int32_t)k;
+        for (size_t k = 0; good && k < r->ahead.n; k++)
+            if (args[i].kind == CR_ARG_TENSOR && args[i].u.t == r->ahead.stand_ins[k]) (*is_input)[i] = (int32_t)k;
     }
     if (good) {
         cr_status status = cr_trace_finish(r->trace, args, (size_t)n, &g);
@@ -175,7 +173,7 @@ static PyObject *make(recording *r, PyObject *results, PyObject *compiler, const
                               .user = Py_NewRef(compiler) };
         o->aot = NULL;
         o->recorded = g;
-        cr_recorded recorded = { g, r->inputs, is_input, false };
+        cr_recorded recorded = { g, r->ahead.inputs, is_input, false };
         cr_status status = cr_aot_create(&recorded, &c, &o->aot);
         /* no code can stand for it, or it fails: then what it does before that is done, too */
         o->fails = status == CR_ERUNTIME;
@@ -194,8 +192,8 @@ static PyObject *make(recording *r, PyObject *results, PyObject *compiler, const
 
 static void recording_close(recording *r) {
     Py_XDECREF(r->fakes_list);
-    PyMem_Free(r->inputs);
-    PyMem_Free(r->stand_ins);
+    PyMem_Free(r->ahead.inputs);
+    PyMem_Free(r->ahead.stand_ins);
     cr_trace_release(r->trace);
     cr_fakes_dispose(&r->fakes);
     cr_py_frame_dispose(&r->frame);
@@ -219,8 +217,9 @@ static PyObject *record(recording *r, PyObject *fn, PyObject *inputs, PyObject *
     cr_env_release(env);
     if (add_inputs(r, inputs, names, fixed, dynamic)) return NULL;
     cr_ambient *ambient = cr_ambient_get();
-    bool grad = ambient->grad, ahead = ambient->ahead, refused = ambient->refused;
-    ambient->ahead = true;
+    cr_py_ahead *ahead = ambient->ahead;
+    bool grad = ambient->grad, refused = ambient->refused;
+    ambient->ahead = &r->ahead;
     ambient->refused = false;
     cr_trace_begin(r->trace, true);
     results = PyObject_CallOneArg(fn, r->fakes_list);
@@ -238,10 +237,10 @@ static PyObject *record(recording *r, PyObject *fn, PyObject *inputs, PyObject *
 
 static cr_status run_recorded(const recording *r) {
     cr_graph *g = NULL;
-    cr_arg *inputs = cr_calloc(r->n + 1, sizeof *inputs);
+    cr_arg *inputs = cr_calloc(r->ahead.n + 1, sizeof *inputs);
     cr_status status = inputs ? cr_trace_finish(r->trace, NULL, 0, &g) : CR_ENOMEM;
-    for (size_t i = 0; i < r->n && !status; i++) inputs[i] = cr_arg_tensor(r->inputs[i]);
-    if (!status) status = cr_graph_run(g, inputs, r->n, NULL, 0);
+    for (size_t i = 0; i < r->ahead.n && !status; i++) inputs[i] = cr_arg_tensor(r->ahead.inputs[i]);
+    if (!status) status = cr_graph_run(g, inputs, r->ahead.n, NULL, 0);
     cr_graph_release(g);
     cr_free(inputs);
     return status;
@@ -332,13 +331,13 @@ static PyObject *aot_record(PyObject *module, PyObject *args, PyObject *kwargs) 
     PyObject *results = record(&r, fn, inputs, names, fixed, dynamic);
     cr_graph *g = results ? finish(&r, results, &is_input) : NULL;
     cr_graph *settled = NULL;
-    cr_status status = g ? cr_settle_memory(g, r.inputs, &settled) : CR_OK;
+    cr_status status = g ? cr_settle_memory(g, r.ahead.inputs, &settled) : CR_OK;
     if (settled) {
         cr_graph_release(g);
         g = settled;
     }
     if (status) cr_py_raise(status);
-    else if (g) o = described(g, &(cr_recorded){ .graph = g, .inputs = r.inputs, .is_input = is_input });
+    else if (g) o = described(g, &(cr_recorded){ .graph = g, .inputs = r.ahead.inputs, .is_input = is_input });
     cr_graph_release(g);
     PyMem_Free(is_input);
     Py_XDECREF(results);

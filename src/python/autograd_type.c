@@ -112,6 +112,7 @@ PyObject *cr_py_register_hook(PyObject *self, PyObject *fn) {
     if (!PyCallable_Check(fn))
         return PyErr_Format(PyExc_TypeError, "register_hook() takes a function of the gradient, not %s",
                             Py_TYPE(fn)->tp_name);
+    if (cr_py_is_ahead(cr_py_tensor_of(self))) return cr_py_refuse_ahead("register_hook()"), NULL;
     py_handle *h = (py_handle *)cr_py_handle_new(NULL, NULL);
     if (!h) return NULL;
     cr_grad_hook hook = { call_hook, cr_py_release_user, Py_NewRef(fn), h->id, cr_py_traverse_user };
@@ -127,6 +128,8 @@ PyObject *cr_py_register_hook_after(PyObject *self, PyObject *fn) {
         return PyErr_Format(PyExc_TypeError, "register_post_accumulate_grad_hook() takes a function of the tensor, not "
                                              "%s",
                             Py_TYPE(fn)->tp_name);
+    if (cr_py_is_ahead(cr_py_tensor_of(self)))
+        return cr_py_refuse_ahead("register_post_accumulate_grad_hook()"), NULL;
     PyObject *h = cr_py_handle_new(NULL, self);
     if (!h) return NULL;
     cr_grad_hook hook = { call_hook_after, cr_py_release_user, Py_NewRef(fn), cr_py_handle_id(h), cr_py_traverse_user };
@@ -139,10 +142,8 @@ PyObject *cr_py_register_hook_after(PyObject *self, PyObject *fn) {
 PyObject *cr_py_retain_grad(PyObject *self, PyObject *unused) {
     (void)unused;
     cr_tensor *t = cr_py_tensor_of(self);
-    if (cr_ambient_get()->ahead && cr_tensor_is_fake(t) && cr_tensor_requires_grad(t))
-        return cr_py_refuse(CR_FAIL(CR_EUNSUPPORTED, "retain_grad() inside of a compiled function: its tensors have no "
-                                                     ".grad; call it on an input before the call, or on a result "
-                                                     "after it")), NULL;
+    if (cr_py_is_ahead(t) && cr_tensor_requires_grad(t) && !cr_py_is_ahead_leaf(t))
+        return cr_py_refuse_ahead("retain_grad()"), NULL;
     cr_status status = cr_autograd_retain_grad(t);
     if (status) return cr_py_raise(status);
     Py_RETURN_NONE;
@@ -220,6 +221,11 @@ static PyObject *backward(PyObject *module, PyObject *args) {
     if (read_list(roots, "root", true, &r) || read_list(grads, "gradient", false, &g) ||
         (some && read_list(inputs, "input", true, &in)))
         goto out;
+    for (Py_ssize_t i = 0; i < r.n; i++)
+        if (r.tensors[i] && cr_py_is_ahead(r.tensors[i])) {
+            cr_py_refuse_ahead("a walk back (backward() or grad())");
+            goto out;
+        }
     cr_tensor **found = PyMem_Calloc((size_t)in.n + 1, sizeof *found);
     if (!found) goto out;
     cr_backward b = { .roots = r.tensors,

@@ -272,7 +272,9 @@ PyObject *cr_py_grad_fn(PyObject *self, void *unused) {
     cr_grad_node *node;
     uint32_t result;
     (void)unused;
-    cr_status status = cr_autograd_fn(cr_py_tensor_of(self), &node, &result);
+    cr_tensor *t = cr_py_tensor_of(self);
+    if (cr_py_is_ahead(t) && !cr_py_is_ahead_leaf(t)) return cr_py_refuse_ahead("grad_fn is asked for"), NULL;
+    cr_status status = cr_autograd_fn(t, &node, &result);
     return status ? cr_py_raise(status) : node ? cr_py_node_wrap(node) : Py_NewRef(Py_None);
 }
 
@@ -280,7 +282,9 @@ PyObject *cr_py_output_nr(PyObject *self, void *unused) {
     cr_grad_node *node;
     uint32_t result;
     (void)unused;
-    cr_status status = cr_autograd_fn(cr_py_tensor_of(self), &node, &result);
+    cr_tensor *t = cr_py_tensor_of(self);
+    if (cr_py_is_ahead(t) && !cr_py_is_ahead_leaf(t)) return cr_py_refuse_ahead("output_nr is asked for"), NULL;
+    cr_status status = cr_autograd_fn(t, &node, &result);
     cr_grad_node_release(node);
     return status ? cr_py_raise(status) : PyLong_FromUnsignedLong(result);
 }

@@ -22,6 +22,14 @@ PyObject *cr_py_raise(cr_status status);
 int cr_py_fail(cr_status status);
 /* The same, noted: a program that is recorded ahead of time has asked for what only the tape can do. */
 int cr_py_refuse(cr_status status);
+
+/* ---- tensors of a program that is differentiated ahead of time, while it is recorded (aot_tensor.c) ---- */
+typedef struct cr_py_ahead { cr_tensor **inputs, **stand_ins; size_t n; } cr_py_ahead; /* borrowed */
+bool cr_py_is_ahead(const cr_tensor *t);
+cr_tensor *cr_py_stands_for(const cr_tensor *t); /* the input; borrowed; NULL: the program made it */
+bool cr_py_is_ahead_leaf(const cr_tensor *t);
+bool cr_py_is_input_view(const cr_tensor *t);    /* an input that is a view, or a view of it */
+int cr_py_refuse_ahead(const char *what);        /* -1, with an UnsupportedError of what is done */
 /* The text that was built, as a str; disposes of it. */
 PyObject *cr_py_text(cr_str *text);
 /* For long work without the GIL: CR_EPYTHON when a signal's handler raised (Ctrl-C). `user` is not looked at. */

@@ -39,6 +39,7 @@ GETTER(get_nbytes) {
 GETTER(get_version) {
     const cr_tensor *t = cr_py_tensor_of(self);
     (void)closure;
+    if (cr_py_is_ahead(t)) return cr_py_refuse_ahead("_version of a tensor is asked for"), NULL;
     if (t->inference)
         return PyErr_Format(PyExc_RuntimeError, "inference tensors do not track version counter; .clone() it outside "
                                                 "of "
@@ -67,6 +68,10 @@ GETTER(get_is_leaf) {
     cr_grad_node *node;
     uint32_t result;
     cr_tensor *t = cr_vmap_value(cr_py_tensor_of(self));
+    bool plain = t->meta.flags & CR_META_REQUIRES_GRAD || !cr_tensor_requires_grad(t);
+    if (cr_py_is_ahead(t) && !plain) /* made without gradients, of what has them: until that is written */
+        return cr_py_refuse_ahead("is_leaf of a view that was made in no_grad is asked for"), NULL;
+    if (cr_py_is_ahead(t)) return PyBool_FromLong(cr_py_is_ahead_leaf(t));
     cr_status status = cr_autograd_fn(t, &node, &result); /* a view may have lost its history */
     if (status) return cr_py_raise(status);
     bool leaf = !node;
@@ -75,11 +80,13 @@ GETTER(get_is_leaf) {
 }
 GETTER(get_retains_grad) {
     (void)closure;
-    return PyBool_FromLong(cr_autograd_retains_grad(cr_py_tensor_of(self)));
+    cr_tensor *t = cr_py_tensor_of(self), *real = cr_py_is_ahead(t) ? cr_py_stands_for(t) : NULL;
+    return PyBool_FromLong(cr_autograd_retains_grad(real ? real : t));
 }
 GETTER(get_base) {
     (void)closure;
-    cr_tensor *base = cr_py_tensor_of(self)->base;
+    cr_tensor *t = cr_py_tensor_of(self), *base = t->base;
+    if (cr_py_is_ahead(t) && cr_py_is_input_view(t)) return cr_py_refuse_ahead("_base of an input is asked for"), NULL;
     if (!base) Py_RETURN_NONE;
     cr_tensor_retain(base);
     return cr_py_wrap(base);
@@ -97,7 +104,7 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *closure) {
         return -1;
     }
     cr_tensor *t = cr_py_tensor_of(self);
-    if (cr_ambient_get()->ahead && cr_tensor_is_fake(t) && cr_tensor_requires_grad(t) != (value == Py_True))
+    if (cr_py_is_ahead(t) && cr_tensor_requires_grad(t) != (value == Py_True))
         return cr_py_refuse(CR_FAIL(CR_EUNSUPPORTED, "requires_grad of a tensor cannot be changed inside of a compiled "
                                                      "function, whose gradients are settled when it is compiled; set "
                                                      "it before the call, or detach()"));
@@ -107,7 +114,9 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *closure) {
 
 GETTER(get_grad) {
     (void)closure;
-    cr_tensor *grad = cr_autograd_grad(cr_py_tensor_of(self));
+    cr_tensor *t = cr_py_tensor_of(self), *real = cr_py_is_ahead(t) ? cr_py_stands_for(t) : NULL;
+    if (real && cr_autograd_grad(real)) return cr_py_refuse_ahead("grad of an input is asked for"), NULL;
+    cr_tensor *grad = cr_autograd_grad(t);
     if (!grad) Py_RETURN_NONE;
     cr_tensor_retain(grad);
     return cr_py_wrap(grad);
@@ -121,6 +130,7 @@ static int set_grad(PyObject *self, PyObject *value, void *closure) {
                      value == self ? "to the tensor itself" : Py_TYPE(value)->tp_name);
         return -1;
     }
+    if (cr_py_is_ahead(cr_py_tensor_of(self))) return cr_py_refuse_ahead("grad of a tensor is set");
     cr_tensor *grad = clear ? NULL : cr_py_tensor_of(value);
     if (grad) cr_tensor_retain(grad);
     cr_status status = cr_autograd_set_grad(cr_py_tensor_of(self), grad);
@@ -163,7 +173,7 @@ static int set_data(PyObject *self, PyObject *value, void *closure) {
     }
     cr_tensor *to = cr_py_tensor_of(self), *from = cr_py_tensor_of(value);
     if (to == from) return 0;
-    if (cr_ambient_get()->ahead && (cr_tensor_is_fake(from) || cr_tensor_is_fake(to)))
+    if (cr_py_is_ahead(from) || cr_py_is_ahead(to))
         return cr_py_refuse(CR_FAIL(CR_EUNSUPPORTED, "data of a tensor is set inside of a compiled function, which "
                                                      "cannot give tensors other memory; copy_() to it"));
     if (from->env || to->env) {

@@ -118,6 +118,8 @@ NOARGS(get_device) {
 }
 NOARGS(is_view) {
     (void)unused;
+    cr_tensor *t = cr_py_tensor_of(self);
+    if (cr_py_is_ahead(t) && cr_py_is_input_view(t)) Py_RETURN_TRUE;
     return PyBool_FromLong(TENSOR(self)->base != NULL);
 }
 NOARGS(untyped_storage) {

@@ -241,3 +241,71 @@ def test_programs_that_draw_have_first_derivatives_alone():
     assert grad.tolist() == out.tolist() and grad.requires_grad
     with pytest.raises(RuntimeError, match="double backward of programs that draw random numbers.*call the function "):
         grad.sum().backward()
+
+
+# ---- what a function asks its tensors ----
+
+def answers(m, x, told):
+    h = x * 3
+    row = h[0]
+    for t in (x, h, row, h.detach(), m.ones(2)):
+        told.append((t.requires_grad, t.is_leaf, t.retains_grad, t._is_view()))
+    with m.no_grad():
+        told.append((x.is_leaf, (x * 2).is_leaf))
+    y = m.ones(2, 2)
+    y.mul_(h)
+    told.append((y.is_leaf, y.requires_grad))
+    return h + 1 if h.is_leaf else row * 2
+
+
+INPUTS = {"leaf": lambda m, a: a, "result": lambda m, a: a * 2, "view": lambda m, a: (a * 2).t(),
+          "plain": lambda m, a: a.detach()}
+
+
+@pytest.mark.parametrize("by", ["nop", "compile"])
+@pytest.mark.parametrize("name", INPUTS)
+def test_tensors_answer_as_eager_ones(name, by):
+    found = []
+    for m in (torch, cresset):
+        told = []
+        x = INPUTS[name](m, m.ones(2, 2, requires_grad=True))
+        call = answers if m is torch else cresset.compile(answers) if by == "compile" else None
+        if call is None:
+            out = aot_function(lambda x: answers(cresset, x, told), "nop")(x)
+        else:
+            out = call(m, x, told)
+        found.append((told, out.tolist(), out.is_leaf))
+    assert found[1] == found[0]
+
+
+def without(m, call):
+    with m.no_grad():
+        return call()
+
+
+ASKS = {
+    "grad_fn": lambda m, x: (x * 2, (x * 2).grad_fn.name()),
+    "output_nr": lambda m, x: (x * 2, x.unbind(0)[1].output_nr),
+    "_version": lambda m, x: (x.mul_(2), x._version),
+    "_base": lambda m, x: (x * 2, x._base is None),
+    "grad": lambda m, x: (x * 2, x.grad is None),
+    "view of no_grad": lambda m, x: (x * 2, without(m, x.t).is_leaf),
+    "hook": lambda m, x: (x * 2, x.register_hook(lambda g: g * 5) is None),
+    "a walk": lambda m, x: (m.autograd.grad((x * x).sum(), x)[0], 0),
+}
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_what_only_a_tape_knows_is_asked_of_the_tape(name):
+    found = []
+    for m, door in ((torch, lambda f: f), (cresset, lambda f: aot_function(f, "nop"))):
+        leaf = m.ones(2, 2, requires_grad=True)
+        x = leaf * 3 if name in ("_version", "hook") else (leaf * 3)[0:1] if name == "_base" else leaf
+        leaf.grad = m.ones(2, 2) if name == "grad" else None
+        compiled = door(lambda x: ASKS[name](m, x))
+        out, said = compiled(x)
+        if out.requires_grad:
+            out.sum().backward()
+        found.append((out.tolist(), said, leaf.grad is not None and leaf.grad.tolist()))
+    assert found[1] == found[0]
+    assert "runs on the tape, not recorded" in compiled._compiled.explain()
