@@ -136,6 +136,8 @@ static void price_value(cutter *c, const cr_node *node, uint32_t value) {
 
 static cr_policy policy_of(const cutter *c, uint32_t id) {
     if (c->options->policy && c->options->policy[id]) return (cr_policy)c->options->policy[id];
+    uint8_t said = id < c->joint->forward_nodes ? cr_graph_node(c->g, id)->origin.policy : CR_POLICY_FREE;
+    if (said) return (cr_policy)said;
     for (size_t i = 0; i < c->joint->checkpoints.n; i++)
         if (id >= c->joint->checkpoints.at[i].first && id < c->joint->checkpoints.at[i].end) return CR_POLICY_RECOMPUTE;
     return CR_POLICY_FREE;

@@ -283,7 +283,9 @@ static cr_status walk(scope *s) {
         const cr_node *node = cr_graph_node(s->from, n);
         if (node->kind == CR_NODE_PLACEHOLDER || node->kind == CR_NODE_OUTPUT) continue;
         bool own = node->origin.stack_trace || node->origin.module_stack || !s->origin;
-        CR_TRY(cr_graph_set_origin(s->p->to, own ? &node->origin : s->origin));
+        cr_origin origin = own ? node->origin : *s->origin;
+        origin.policy = node->origin.policy;
+        CR_TRY(cr_graph_set_origin(s->p->to, &origin));
         bool grad = s->p->grad;
         s->p->grad = grad && !node->origin.no_grad;
         cr_status status = node->kind == CR_NODE_GET_ATTR ? walk_constant(s, node) : walk_call(s, node);

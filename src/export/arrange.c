@@ -91,7 +91,7 @@ static cr_status read_size(arranger *a, uint32_t tensor, int dim) {
     cr_status status = cr_str_status(&stack);
     if (!status)
         status = cr_graph_set_origin(a->g, &(cr_origin){ trace, cr_str_get(&stack),
-                                                         "sym_size.int_0;OpOverload.sym_size.int", false, false });
+                                                         "sym_size.int_0;OpOverload.sym_size.int", false, false, 0 });
     if (!status) status = cr_graph_call(a->g, cr_op_find("aten::sym_size.int"), args, &node);
     cr_str_dispose(&stack);
     CR_TRY(status);

@@ -853,7 +853,7 @@ static bool same_text(const char *a, const char *b) { return a == b || (a && b &
 static cr_status read_origin(scope *s, const cr_json *node) {
     const cr_json *metadata = cr_json_find(node, "metadata");
     cr_origin o = { text_of(metadata, "stack_trace"), text_of(metadata, "nn_module_stack"),
-                    text_of(metadata, "torch_fn"), false, false };
+                    text_of(metadata, "torch_fn"), false, false, 0 };
     if (same_text(o.stack_trace, s->origin.stack_trace) && same_text(o.module_stack, s->origin.module_stack) &&
         same_text(o.source_fn, s->origin.source_fn))
         return CR_OK;

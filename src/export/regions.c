@@ -147,7 +147,7 @@ static cr_status call_body(region *r, bool enabled, const char *root, uint32_t *
     cr_graph_insert_before(r->g, r->first);
     CR_TRY(cr_graph_set_origin(r->g, &(cr_origin){ NULL, root,
                                                    "wrap_with_set_grad_enabled;WrapWithSetGradEnabled.wrap_with_set_"
-                                                   "grad_enabled", false, false }));
+                                                   "grad_enabled", false, false, 0 }));
     CR_TRY(cr_graph_call_with(r->g, wrap, args, values, r->outputs.n, node));
     uint32_t first = cr_graph_node(r->g, *node)->first;
     for (size_t i = 0; i < r->outputs.n; i++) {

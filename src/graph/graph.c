@@ -199,6 +199,7 @@ cr_status cr_graph_set_origin(cr_graph *g, const cr_origin *origin) {
     if (!origin) origin = &none;
     g->origin.no_grad = origin->no_grad;
     g->origin.data = origin->data;
+    g->origin.policy = origin->policy;
     const char *const from[] = { origin->stack_trace, origin->module_stack, origin->source_fn };
     const char **const to[] = { &g->origin.stack_trace, &g->origin.module_stack, &g->origin.source_fn };
     for (size_t i = 0; i < CR_COUNT(from); i++) {

@@ -43,6 +43,7 @@ typedef struct cr_origin {
     const char *stack_trace, *module_stack, *source_fn;
     bool no_grad;
     bool data; /* it is x.data: what is written to its result counts as no write of x */
+    uint8_t policy; /* what a selective checkpoint says of the call: a cr_policy */
 } cr_origin;
 
 /* What an archive says of a node beyond what the IR needs, so that writing it gives the same again. It belongs to that

@@ -702,7 +702,7 @@ static cr_status call_primitive(cr_call_frame *f, cr_arg *results) {
     return status;
 }
 
-static cr_status call_unrecorded(const cr_op *op, const cr_arg *args, cr_arg *results) {
+static cr_status carry_out(const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_call_frame f;
     f.op = op;
     f.base = op->base;
@@ -724,6 +724,40 @@ static cr_status call_unrecorded(const cr_op *op, const cr_arg *args, cr_arg *re
     for (int i = 0; i < f.ntemps; i++) cr_tensor_release(f.temps[i]);
     cr_rule_dispose(&f.rule);
     cr_arena_dispose(&f.arena);
+    return status;
+}
+
+/* ---- who watches ---- */
+
+/* Whole here for speed, but composite in PyTorch, as all that are tagged so. */
+static const char *const whole[] = { "aten::linear", "aten::scaled_dot_product_attention", "aten::max_pool1d" };
+
+static cr_status try_parts(const cr_op *op, const cr_arg *args, cr_arg *results, bool *done) {
+    const cr_row *row = op->base->row;
+    bool needs[CR_MAX_PARAMS], composite = op->base->tags & CR_TAG_COMPOSITE, linear = !strcmp(op->name, whole[0]);
+    for (size_t i = 0; i < CR_COUNT(whole); i++) composite |= !strcmp(op->name, whole[i]);
+    *done = composite && op->variant == CR_FUNCTIONAL && (row->decomp || row->decomp_fn);
+    if (!*done) return CR_OK;
+    for (uint16_t i = 0; i < op->schema.nparams; i++) needs[i] = cr_arg_requires_grad(&args[i]);
+    cr_status status = linear ? cr_core_expand(cr_exec_emitter(), op, args, results) /* addmm, as there */
+                              : cr_train_expand(cr_exec_emitter(), op, args, needs, results);
+    return status ? cr_error_context(status, "%s", op->schema.name) : CR_OK;
+}
+
+static cr_status call_unrecorded(const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr_watch *w = ambient.watch;
+    bool done = false;
+    if (!w) return carry_out(op, args, results);
+    ambient.watch = NULL;
+    cr_status status = w->before(w, op, args, results, &done);
+    ambient.watch = w->outer;
+    if (!status && !done) status = call_unrecorded(op, args, results);
+    ambient.watch = NULL;
+    if (!status) {
+        status = w->after(w, op, args, results);
+        if (status) cr_results_release(results, cr_result_count(op));
+    }
+    ambient.watch = w;
     return status;
 }
 
@@ -766,6 +800,11 @@ cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
     if (ambient.vmap) {
         bool done;
         cr_status status = cr__vmap_call(op, args, results, &done);
+        if (done || status) return status;
+    }
+    if (ambient.watch) {
+        bool done;
+        cr_status status = try_parts(op, args, results, &done);
         if (done || status) return status;
     }
     bool taped = ambient.grad && !ambient.inference && !ambient.untaped && !ambient.mode.recorder && !ambient.mode.fake;

@@ -322,6 +322,14 @@ typedef struct cr_call_mode {
 /* How many calls vmap made loops over examples of, the last such op, and how many of them because a class did not fit
  * (batch.h). */
 typedef struct cr_vmap_counts { uint64_t loops, misfits; const cr_op *last; } cr_vmap_counts;
+/* Sees every op that is carried out, below the tape, as PyTorch's dispatch modes do: of composite ops their parts. What
+ * runs inside of an op, or of these functions, is not seen. */
+typedef struct cr_watch {
+    /* *done: `results` are there, and the op is not carried out. */
+    cr_status (*before)(struct cr_watch *w, const cr_op *op, const cr_arg *args, cr_arg *results, bool *done);
+    cr_status (*after)(struct cr_watch *w, const cr_op *op, const cr_arg *args, const cr_arg *results);
+    struct cr_watch *outer; /* sees it, too, before `after` does */
+} cr_watch;
 /* All that belongs to one thread, and nothing else does: a new thread begins with grad mode on and everything else off
  * or absent. What PyTorch keeps for the whole process is kept so here, too: the default dtype (cr_default_dtype), the
  * number of threads, the deterministic flag. Pointers that the front end sets are opaque to the floors below it and
@@ -338,6 +346,8 @@ typedef struct cr_ambient {
     struct cr_py_body *body;        /* the innermost body of a region that is being recorded */
     struct cr_vmap *vmap;           /* the innermost vmap (batch.h) whose examples calls are carried out for */
     cr_vmap_counts looped;
+    cr_watch *watch;                /* the innermost; NULL: nobody watches */
+    uint8_t policy;                 /* what a partitioner is to do with the call that is recorded (cr_policy) */
     const struct cr_py_op *calling; /* the function or method that Python calls just now; NULL: an operator */
 } cr_ambient;
 cr_ambient *cr_ambient_get(void);

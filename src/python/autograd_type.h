@@ -22,6 +22,7 @@ uint64_t cr_py_handle_id(PyObject *handle);
 
 int cr_py_anomaly_init(PyObject *module);
 int cr_py_saved_init(PyObject *module);
+int cr_py_watch_init(PyObject *module);
 int cr_py_nodes_init(PyObject *module);
 /* The node of a Node; borrowed. NULL without an exception: it is none; with one: a function that recorded nothing. */
 cr_grad_node *cr_py_node_of(PyObject *o);

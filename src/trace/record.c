@@ -373,6 +373,7 @@ static cr_status find_origin(cr_trace *t, const cr_op *op) {
     t->origin = (cr_origin){ 0 };
     t->origin.no_grad = !t->exports && !cr_ambient_get()->grad;
     t->origin.data = !t->exports && cr_ambient_get()->data;
+    t->origin.policy = cr_ambient_get()->watch ? cr_ambient_get()->policy : 0;
     if (t->hooks.origin) CR_TRY(t->hooks.origin(t->hooks.user, op, &t->origin));
     return cr_graph_set_origin(t->graph, &t->origin);
 }

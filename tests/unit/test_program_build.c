@@ -15,7 +15,7 @@ static const char root[] = "L__self__,,models.Model";
 
 static cr_status origin(void *user, const cr_op *op, cr_origin *out) {
     (void)user, (void)op;
-    *out = (cr_origin){ "File \"model.py\", line 1, in forward\n    code", root, "f_1;function.f", false, false };
+    *out = (cr_origin){ "File \"model.py\", line 1, in forward\n    code", root, "f_1;function.f", false, false, 0 };
     return CR_OK;
 }
 

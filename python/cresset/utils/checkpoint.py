@@ -5,13 +5,17 @@ function a second time when backward() asks for it.
 
 The plain form rests on saved-tensor hooks (autograd.graph): each saved tensor is a _Place in the order of saving, and
 the second run fills the places. Its arguments are saved through the hooks around it, so that nested checkpoints keep
-nothing that an outer one can compute. The reentrant form is an autograd.Function that runs backward() inside of its
-own. In a program that is compiled ahead of time (aot_function) the function is a region, whose values are computed
-again where the graph is partitioned, but for random numbers: those are kept. In other recordings it simply runs.
+nothing that an outer one can compute. Selective checkpoints (create_selective_checkpoint_contexts) watch the ops of
+both runs: what a policy wants saved is kept by the first and given by the second. The reentrant form is an
+autograd.Function that runs backward() inside of its own. In a program that is compiled ahead of time (aot_function) the
+function is a region, whose values are computed again where the graph is partitioned. In other recordings it simply
+runs.
 """
 from __future__ import annotations
 
+import collections
 import contextlib
+import enum
 import itertools
 import traceback
 import warnings
@@ -23,9 +27,11 @@ from cresset import _C, amp, autograd
 from cresset._grad_mode import enable_grad, no_grad
 from cresset.autograd.function import Function, _compiling
 from cresset.autograd.graph import saved_tensors_hooks
+from cresset.utils._pytree import tree_map, tree_unflatten
 
 __all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "CheckpointFunction", "check_backward_validity",
-           "detach_variable", "noop_context_fn", "set_checkpoint_early_stop", "set_checkpoint_debug_enabled"]
+           "detach_variable", "noop_context_fn", "set_checkpoint_early_stop", "set_checkpoint_debug_enabled",
+           "CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts", "SAC_IGNORED_OPS"]
 
 
 class CheckpointError(RuntimeError):
@@ -89,6 +95,134 @@ class _Surroundings:
         finally:
             if now is not None:
                 _C.set_rng_state(now)
+
+
+# ---- what of a function is kept ----
+
+class CheckpointPolicy(enum.Enum):
+    """What becomes of an op's results: saved, or computed again. PREFER_... leave it to compilers to do better; here
+    they are the same. Nothing is taken off a CPU: ..._CPU_OFFLOAD computes again, as in PyTorch."""
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+    PREFER_CPU_OFFLOAD = 5
+
+
+class SelectiveCheckpointContext:
+    """What a policy is told beside the op and its arguments. It is asked in the first run alone."""
+
+    def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
+        self.is_recompute, self.op_output = is_recompute, op_output
+
+
+SAC_IGNORED_OPS = {_C._packet("aten", "detach").default}
+_AGAIN, _GONE = object(), object()
+_MISMATCH = ("This can happen if the operations in the checkpointed region are nondeterministic or depend on global "
+             "state that changed between forward and backward.")
+
+
+class _Kept:
+    """A result that was saved: a tensor without its history, or a number."""
+    __slots__ = ("value", "version")
+
+    def __init__(self, value: Any) -> None:
+        tensor = _C._is_tensor(value)
+        self.value, self.version = (value.detach(), value._version) if tensor else (value, None)
+
+    def get(self, mutable: bool) -> Any:
+        if self.version is None:
+            return self.value
+        if self.value._version != self.version and not mutable:
+            raise RuntimeError("Tensor cached during selective activation checkpoint has been mutated; write to a "
+                               "clone() of it, or pass allow_cache_entry_mutation=True")
+        return self.value.detach()
+
+
+class _Watching:
+    """Around a run of the function: sees its ops, which are numbered for each overload."""
+
+    def __init__(self, storage: dict[Any, dict[int, Any]]) -> None:
+        self.storage, self.counts = storage, collections.Counter()
+
+    def number(self, op: Any) -> int:
+        self.counts[op] += 1
+        return self.counts[op] - 1
+
+    def __exit__(self, *exception: Any) -> None:
+        _C._pop_watch()
+
+
+class _First(_Watching):
+    def __init__(self, storage: dict[Any, dict[int, Any]], policy: Callable[..., Any]) -> None:
+        super().__init__(storage)
+        self.policy = policy
+
+    def __enter__(self) -> None:
+        _C._push_watch(None, self._after)
+
+    def _after(self, op: Any, made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | None:
+        if op in SAC_IGNORED_OPS:
+            return None
+        i = self.number(op)
+        policy = self.policy(SelectiveCheckpointContext(is_recompute=False, op_output=made), op, *args, **kwargs)
+        save = policy if isinstance(policy, bool) else policy in (CheckpointPolicy.MUST_SAVE,
+                                                                  CheckpointPolicy.PREFER_SAVE)
+        if not _C._is_recording():
+            self.storage.setdefault(op, {})[i] = tree_map(_Kept, made) if save else _AGAIN
+        return save
+
+
+class _Second(_Watching):
+    def __init__(self, storage: dict[Any, dict[int, Any]], mutable: bool) -> None:
+        super().__init__(storage)
+        self.mutable = mutable
+
+    def __enter__(self) -> None:
+        self.counts.clear()
+        _C._push_watch(self._before, None)
+
+    def _before(self, op: Any, _none: None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # unused args, kwargs: the op and how often it was called say which call it is
+        if op in SAC_IGNORED_OPS:
+            return None
+        i = self.number(op)
+        kept = self.storage.get(op)
+        if kept is None:
+            raise RuntimeError(f"{op} encountered during backward but not found in storage. {_MISMATCH}")
+        if i not in kept:
+            raise RuntimeError(f"{op} invocation index {i} encountered during backward but not found in storage. "
+                               f"{_MISMATCH}")
+        value = kept[i]
+        if value is _GONE:
+            raise RuntimeError("Trying to backward an extra time. You are only allowed to backward once on any region "
+                               "computed under selective activation checkpoint.")
+        if value is _AGAIN:
+            return None
+        kept[i] = _GONE
+        return tree_map(lambda each: each.get(self.mutable), value)
+
+
+def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> Any:
+    """The two contexts of checkpoint(context_fn=functools.partial(create_selective_checkpoint_contexts, policy)): what
+    the ops of a list give is saved, and all else computed again; or a function policy(ctx, op, *args, **kwargs) says it
+    of each call by a CheckpointPolicy."""
+    if isinstance(policy_fn_or_list, list):
+        for op in policy_fn_or_list:
+            if not isinstance(op, _C.OpOverload):
+                more = (" Please update the OpOverloadPacket to a specific OpOverload. For example, if you have "
+                        "`torch.ops.aten.mm`, change it to `torch.ops.aten.mm.default`."
+                        if isinstance(op, _C.OpOverloadPacket) else "")
+                raise ValueError(f"Expected op in `op_list` to be an OpOverload but got: {op} of type "
+                                 f"{type(op)}.{more}")
+        policy = lambda ctx, op, *args, **kwargs: op in policy_fn_or_list  # noqa: E731
+    elif callable(policy_fn_or_list):
+        policy = policy_fn_or_list
+    else:
+        raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    storage: dict[Any, dict[int, Any]] = {}
+    return _First(storage, policy), _Second(storage, allow_cache_entry_mutation)
 
 
 # ---- the plain form ----
@@ -220,7 +354,6 @@ def _region_of(function, args, kwargs):
     """The call as a region that a partitioner computes again. What a region cannot say (writes to tensors from outside,
     results that are its operands) is recorded as it is, without one."""
     from cresset._higher_order import _Recorded
-    from cresset.utils._pytree import tree_unflatten
     body = _Recorded("checkpoint()", "function", lambda: function(*args, **kwargs), (), True).run(())
     places = [i for i, leaf in enumerate(body.leaves) if _C._is_tensor(leaf)]
     graph = body.body.finish(tuple(body.leaves[i] for i in places), "wrapped_body", False)
@@ -235,10 +368,16 @@ def _region_of(function, args, kwargs):
 
 def _plain(function, args, kwargs, preserve, context_fn, checks, debug, early_stop):
     if _C.is_grad_enabled() and _C._is_recording() and getattr(_compiling, "on", False):
-        if context_fn is not noop_context_fn:
-            raise NotImplementedError("checkpoint(context_fn=...) in a function that is compiled ahead of time: what "
-                                      "is computed again is a whole region there; leave it out")
-        return _region_of(function, args, kwargs)
+        forward, again = context_fn()
+        if not isinstance(again, (_Second, contextlib.nullcontext)):
+            raise NotImplementedError("checkpoint(context_fn=...) in a function that is compiled ahead of time: there "
+                                      "is no second run that a context could be around; those of "
+                                      "create_selective_checkpoint_contexts() can be, others leave out")
+
+        def inside(*args, **kwargs):
+            with forward:
+                return function(*args, **kwargs)
+        return _region_of(inside, args, kwargs)
     forward, again = context_fn()
     if not _C.is_grad_enabled() or _C._is_recording():
         with forward:
