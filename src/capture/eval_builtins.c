@@ -623,6 +623,15 @@ static bool is_item_of_dict(const cr_capture *c, PyObject *callable, const argum
            !cr_has_stores(c, dict) && cr_read_now(CR_READ_KEY, dict, a->at[1], 0);
 }
 
+/* set.discard() of something that is not in the set. */
+static bool discards_nothing(PyObject *callable, const arguments *a) {
+    PyObject *set = a->n == 2 && cr_is_token(a->at[0]) ? cr_real(a->at[0]) : NULL;
+    if (!Py_IS_TYPE(callable, &PyMethodDescr_Type) || !set || !PySet_CheckExact(set) || !cr_is_constant(a->at[1]))
+        return false;
+    const char *name = ((PyMethodDescrObject *)callable)->d_method->ml_name;
+    return !strcmp(name, "discard") && PySet_Contains(set, a->at[1]) == 0;
+}
+
 int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *kwnames) {
     arguments a = { args, nargs, kwnames };
@@ -648,7 +657,8 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     if (is_item_of_dict(c, callable, &a))
         return cr_give(c, f, cr_wrap_read(c, CR_READ_KEY, cr_source_of(args[0]), cr_real(args[0]), args[1], 0));
     int on = rule_of(callable, &a, &written);
-    if (on < 0 && c->tracer && cr_strict_drops(callable)) return cr_give(c, f, Py_NewRef(Py_None));
+    if (on < 0 && c->tracer && (cr_strict_drops(callable) || discards_nothing(callable, &a)))
+        return cr_give(c, f, Py_NewRef(Py_None));
     if (on < 0) return refuse(c, callable, "");
     if (on == SPECIAL) {
         if (kwnames) return refuse(c, callable, " with keywords");

@@ -85,6 +85,7 @@ static int call_row(cr_capture *c, cr_call_frame *f, cr_row_kind kind, PyObject 
     case CR_ROW_OVERRIDES: return answer_overrides(c, f, callable, a);
     case CR_ROW_GET_GRAD: return cr_give(c, f, PyBool_FromLong(cr_ambient_get()->grad));
     case CR_ROW_SET_GRAD: return cr_switch_grad(c, a, &before) ? -1 : cr_give(c, f, Py_NewRef(Py_None));
+    case CR_ROW_EXPORTS: return c->tracer ? cr_call_run(c, f, object, a) : 1;
     default: return 1;
     }
 }
@@ -94,7 +95,7 @@ int cr_call_foreign(cr_capture *c, cr_call_frame *f, PyObject *callable, const c
     for (size_t i = 0; (fe = cr_frontend_at(i)); i++) {
         PyObject *object = NULL;
         cr_row_kind kind = fe->row ? fe->row(callable, &object) : CR_ROW_NONE;
-        if (kind == CR_ROW_NONE) continue;
+        if (kind == CR_ROW_NONE || (kind == CR_ROW_EXPORTS && !c->tracer)) continue;
         bool neutral = kind == CR_ROW_GIVES || kind == CR_ROW_COMPILES || kind == CR_ROW_CONSTANTS;
         return !neutral && cr_use_frontend(c, fe) ? -1 : call_row(c, f, kind, callable, object, a);
     }

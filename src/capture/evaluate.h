@@ -248,6 +248,8 @@ int cr_run_until(cr_capture *c, cr_call_frame *f);
 /* A call of a function about which the program has said what captures do with it. 1: it has not. (rules.c) */
 int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *kwnames);
+/* A function of ours, run by CPython on what the program gives it; what it calls of the program's is evaluated. */
+int cr_call_run(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a);
 /* The same of a function in C that another one stands in for. */
 int cr_call_substituted(cr_capture *c, cr_call_frame *f, PyObject *builtin, PyObject *const *args, Py_ssize_t nargs,
                         PyObject *kwnames);

@@ -69,17 +69,16 @@ static int call_recorded(cr_capture *c, cr_call_frame *f, PyObject *function, Py
 
 /* cond(), _check() and the like, in an export, whose numbers are symbolic: CPython runs it, and what it calls of the
  * program's is evaluated. */
-static int call_run(cr_capture *c, cr_call_frame *f, PyObject *function, PyObject *const *args, Py_ssize_t nargs,
-                    PyObject *kwnames) {
-    Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0), k = 0;
+int cr_call_run(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a) {
+    Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0), k = 0;
     PyObject **given = PyMem_Calloc((size_t)total + 1, sizeof *given);
     if (!given) return PyErr_NoMemory(), -1;
     for (; k < total; k++) {
-        bool calls = !is_known_value(args[k], 8) && !cr_is_open(args[k]) && cr_may_be_called(args[k]);
-        if (!(given[k] = calls ? cr_callback_new(c, args[k]) : cr_operand(c, args[k]))) break;
+        bool calls = !is_known_value(a->at[k], 8) && !cr_is_open(a->at[k]) && cr_may_be_called(a->at[k]);
+        if (!(given[k] = calls ? cr_callback_new(c, a->at[k]) : cr_operand(c, a->at[k]))) break;
     }
     c->on_tensors = true;
-    PyObject *result = k == total ? PyObject_Vectorcall(function, given, (size_t)nargs, kwnames) : NULL;
+    PyObject *result = k == total ? PyObject_Vectorcall(function, given, (size_t)a->n, a->kwnames) : NULL;
     while (k--) Py_DECREF(given[k]);
     PyMem_Free(given);
     return result ? cr_push(f, result), 0 : -1;
@@ -147,7 +146,7 @@ int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *
     PyObject *function = cr_real(token), *rule = c->plain ? NULL : rule_of(function), *name;
     if (!rule) return PyErr_Occurred() ? -1 : 1;
     if (!PyUnicode_CompareWithASCIIString(rule, "run"))
-        return c->tracer ? call_run(c, f, function, args, nargs, kwnames) : 1;
+        return c->tracer ? cr_call_run(c, f, function, &(cr_arguments){ args, nargs, kwnames }) : 1;
     /* nobody looks into it, so all of it is guarded: closure and defaults, too. The entry holds it */
     if (cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, function)) return -1;
     if (!PyUnicode_CompareWithASCIIString(rule, "record")) return call_recorded(c, f, function, args, nargs, kwnames);

@@ -39,6 +39,7 @@ typedef enum cr_row_kind {
     CR_ROW_ASKS,         /* the same, for a state that the ambient word covers */
     CR_ROW_OVERRIDES,    /* do its arguments bring their own behaviour? Tensors do not. */
     CR_ROW_GET_GRAD, CR_ROW_SET_GRAD,
+    CR_ROW_EXPORTS,      /* in an export, `object`, a function of ours, is run in its place; else nobody knows */
     CR_ROW_COUNT
 } cr_row_kind;
 

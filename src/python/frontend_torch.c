@@ -204,6 +204,7 @@ static cr_row_kind row(PyObject *callable, PyObject **object) {
         [CR_ROW_NONE] = "",           [CR_ROW_OP] = "op",         [CR_ROW_GIVES] = "gives",
         [CR_ROW_CONSTANTS] = "constants", [CR_ROW_ASKS] = "asks", [CR_ROW_OVERRIDES] = "overrides",
         [CR_ROW_COMPILES] = "compiles", [CR_ROW_GET_GRAD] = "get_grad", [CR_ROW_SET_GRAD] = "set_grad",
+        [CR_ROW_EXPORTS] = "exports",
     };
     bool in_c = PyFunction_Check(callable) || (PyCFunction_CheckExact(callable) && stands_alone(callable)) ||
                 Py_IS_TYPE(callable, &PyMethodDescr_Type) ||
@@ -332,7 +333,14 @@ static PyObject *setup(PyObject *module, PyObject *args, PyObject *kwargs) {
     Py_RETURN_NONE;
 }
 
+static PyObject *add_rows(PyObject *module, PyObject *rows) {
+    (void)module;
+    if (!torch.rows) return PyErr_Format(PyExc_RuntimeError, "_torch_rows(): nobody has told of torch yet");
+    return PyDict_Update(torch.rows, rows) ? NULL : Py_NewRef(Py_None);
+}
+
 static PyMethodDef functions[] = {
+    { "_torch_rows", add_rows, METH_O, "_torch_rows({function: (kind, object)}): more rows." },
     { "_torch_frontend", (PyCFunction)(void (*)(void))setup, METH_VARARGS | METH_KEYWORDS,
       "_torch_frontend(...): what capture needs of torch; once." },
     { NULL, NULL, 0, NULL },

@@ -1,6 +1,6 @@
 """X1, E10: every program of tests/interop exported strictly, by bytecode, and not, by running it on fakes: the same
 graphs, modules and lines, as recorded and after run_decompositions(); the strict archive is loaded and run by PyTorch.
-Arguments select programs by substring.
+So is that of the same program as a module of PyTorch's, exported here. Arguments select programs by substring.
 
     ./dev test --full strict
 
@@ -34,11 +34,12 @@ def check(p, folder, scratch, report):
         way("as recorded", lambda: strictly.difference(*pair()))
     way("run_decompositions()", lambda: strictly.decomposed(*pair()))
 
-    def loaded():
-        cresset.export.save(strictly.export("cresset", p.name, cresset, strict=True), path)
+    def loaded(library="cresset"):
+        cresset.export.save(strictly.export(library, p.name, cresset, strict=True), path)
         return checks.loaded(p.name, path, training)
     if training is not None:
         way("loaded and run in PyTorch", loaded)
+        way("of PyTorch's module, loaded and run there", lambda: loaded("torch"))
 
 
 if __name__ == "__main__":

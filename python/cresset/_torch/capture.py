@@ -5,6 +5,7 @@ name, an answer that does not change, a question about torch's state. What has n
 out itself."""
 from __future__ import annotations
 
+import importlib
 import operator
 from typing import Any
 
@@ -25,7 +26,7 @@ _FLAGS = ("_get_cudnn_enabled", "_get_cudnn_benchmark", "_get_cudnn_deterministi
           "_get_cudnn_sdp_enabled")
 _ASKS = ("is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cpu_enabled", "is_autocast_cache_enabled",
          "get_default_dtype", "get_autocast_dtype", "_is_any_autocast_enabled", "_get_deterministic_algorithms",
-         "_get_deterministic_algorithms_warn_only")
+         "_get_deterministic_algorithms_warn_only", "_len_torch_dispatch_stack", "_len_torch_function_stack")
 _SIZES = {"size", "stride", "dim", "numel", "contiguous", "to", "float", "double", "half", "bfloat16", "long", "int",
           "bool"}
 _META = ("is_floating_point", "is_complex", "is_signed", "numel", "is_conj", "is_neg")  # answered from what is guarded
@@ -62,8 +63,35 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     return rows
 
 
+_SYMBOLIC = ("sym_max sym_min sym_int sym_float sym_not sym_ite sym_sqrt _check _check_value _check_index _check_type "
+             "_check_not_implemented _check_is_size _constrain_as_size _constrain_as_value").split()
+_REGIONS = "cond while_loop map scan associative_scan".split()
+
+
+def _exported() -> dict[Any, Any]:
+    """Functions of torch's in Python that an export does not look into: numbers in it are symbols of ours, and regions
+    have bodies of ours."""
+    import cresset._higher_order as regions
+    import cresset._symbolic as symbolic
+    import cresset.fx.experimental.symbolic_shapes as guards
+    import torch.fx.experimental.symbolic_shapes as theirs
+    found = {getattr(torch, name): getattr(symbolic, name) for name in _SYMBOLIC if hasattr(torch, name)}
+    found.update({getattr(theirs, name): getattr(guards, name) for name in guards.__all__
+                  if name.startswith(("guard_", "statically_")) and hasattr(theirs, name)})
+    for name in _REGIONS:
+        try:
+            module = importlib.import_module(f"torch._higher_order_ops.{name}")
+        except ImportError:
+            continue
+        found[getattr(module, name)] = getattr(regions, name)
+    found[torch.einsum] = cresset.einsum
+    return {function: ours for function, ours in found.items() if hasattr(function, "__code__")}
+
+
 def _tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """torch.tensor() of numbers and lists of numbers, recorded; whatever else raises, which ends a capture."""
+    if _C._is_exporting():
+        return cresset.tensor(data, dtype=dtype, device=device)
     if type(data) in (bool, int, float):
         return cresset.full((), data, dtype=dtype, device=device)
     kinds = {type(item) for item in data} if type(data) in (list, tuple) and len(data) <= _MAX_ITEMS else set()
@@ -169,6 +197,13 @@ def _questions() -> tuple[Any, ...]:
             torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack, torch._C._is_any_autocast_enabled,
             functorch.get_dynamic_layer_stack_depth, torch._C._get_tracing_state,
             torch._C._get_deterministic_algorithms)
+
+
+def prepare_export() -> None:
+    """Before a program of torch's is exported."""
+    if prepare() and torch.einsum not in _table:
+        _table.update((function, ("exports", ours)) for function, ours in _exported().items())
+        _C._torch_rows(_table)
 
 
 def prepare() -> bool:

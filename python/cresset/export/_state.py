@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -16,12 +17,18 @@ from cresset import _C
 _SIMPLE = frozenset({int, float, bool, str, bytes, complex, type(None), type})
 
 
+def is_tensor(value: Any) -> bool:
+    """Ours or PyTorch's."""
+    torch = sys.modules.get("torch")
+    return _C._is_tensor(value) or (torch is not None and isinstance(value, torch.Tensor))
+
+
 def attribute_tensors(modules: list[tuple[str, Any]]) -> dict[str, Any]:
     """Tensors that are plain attributes, by path. The same tensor may have several."""
     found = {}
     for path, module in modules:
         for name, value in module.__dict__.items():
-            if _C._is_tensor(value):
+            if is_tensor(value):
                 found[f"{path}.{name}" if path else name] = value
     return found
 
@@ -155,7 +162,7 @@ class Swapped:
             for name, value in module.__dict__.items():
                 if name in tables or type(value) in _SIMPLE:
                     continue
-                if _C._is_tensor(value):
+                if is_tensor(value):
                     if attributes.get(name) is not value:
                         found.append(f"{root}.{name}")
                 elif type(value) in (dict, list, tuple):
@@ -165,7 +172,7 @@ class Swapped:
 
 
 def _compare(path: str, value: Any, before: Any, found: list[str]) -> None:
-    if _C._is_tensor(value):
+    if is_tensor(value):
         if value is not before:
             found.append(path)
     elif isinstance(value, dict):

@@ -2,13 +2,17 @@
 tracer of the export on the export's fakes (src/capture/strict.c)."""
 from __future__ import annotations
 
+import contextlib
+import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import cresset
 from cresset import _C
 from cresset._dynamo.exc import Unsupported
 from cresset.export._errors import UserError, UserErrorType
+from cresset.export._state import is_tensor
 from cresset.utils import _pytree as pytree
 
 _SYMBOLS = (_C.SymInt, _C.SymFloat, _C.SymBool)
@@ -26,7 +30,7 @@ class Standing:
     def __init__(self, take: Callable[[Any], Any] | None = None):
         self._fakes: dict[int, Any] = {}
         self._real: list[Any] = []  # whose addresses the keys are
-        self._take = take
+        self._take, self.foreign = take, take is not None
 
     def add(self, real: Any, fake: Any) -> None:
         self._fakes[id(real)] = fake
@@ -39,7 +43,7 @@ class Standing:
 
     def of(self, leaf: Any) -> Any:
         """The same of anything: what is no tensor is itself."""
-        return self(leaf) if _C._is_tensor(leaf) and not _C.is_fake(leaf) else leaf
+        return self(leaf) if is_tensor(leaf) and not (_C._is_tensor(leaf) and _C.is_fake(leaf)) else leaf
 
 
 def arguments(real: Any, fake: Any, standing: Standing) -> Any:
@@ -47,7 +51,7 @@ def arguments(real: Any, fake: Any, standing: Standing) -> Any:
     leaves, spec = pytree.tree_flatten(real)
     given = []
     for leaf, stands in zip(leaves, pytree.tree_leaves(fake)):
-        if _C._is_tensor(leaf):
+        if is_tensor(leaf):
             standing.add(leaf, stands)
         given.append(stands if isinstance(stands, _SYMBOLS) else leaf)
     return pytree.tree_unflatten(given, spec)
@@ -73,9 +77,30 @@ def capture(tracer: Any, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
                                          standing)
     except _C.GuardOnDataDependentSymNode as error:
         raise UserError(UserErrorType.ANTI_PATTERN,
-                        f"export(strict=True): say what always holds with cresset._check(...) before the line, or "
+                        f"export(): say what always holds with cresset._check(...) before the line, or "
                         f"write the branch with cresset.cond() or cresset.where(): {error}") from error
     if why is not None:
-        raise Unsupported(f"export(strict=True): the program is not one graph: {why}; take that out of forward, or use "
-                          "strict=False, which runs it on fake tensors")
+        other = "" if standing.foreign else ", or use strict=False, which runs it on fake tensors"
+        raise Unsupported(f"export(): the program is not one graph: {why}; take that out of forward{other}")
+    if standing.foreign:
+        from cresset._torch.exporting import adopt
+        adopt(result)
     return pytree.tree_map(standing.of, result)
+
+
+# ---- PyTorch's modules ----
+
+def taken(mod: Any) -> Any:
+    """What makes tensors of ours of the module's, which are PyTorch's; None: they are ours."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(mod, torch.nn.Module):
+        return None
+    from cresset._torch.exporting import Taken
+    return Taken()
+
+
+@contextlib.contextmanager
+def theirs() -> Iterator[None]:
+    """In PyTorch's gradient mode."""
+    with cresset.set_grad_enabled(sys.modules["torch"].is_grad_enabled()):
+        yield

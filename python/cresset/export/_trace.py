@@ -114,9 +114,14 @@ class _Export:
     def __init__(self, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any,
                  preserved: tuple[str, ...] = (),
                  asserts: bool = False, reports: bool = False, strict: bool = False):
-        self.strict = strict
-        self.mod, self.args, self.kwargs, self.dynamic_shapes, self.asserts, self.reports = (mod, args, kwargs,
-                dynamic_shapes, asserts, reports)
+        self.mod, self.dynamic_shapes, self.asserts, self.reports = mod, dynamic_shapes, asserts, reports
+        self.args, self.kwargs, self.given = args, kwargs, (args, kwargs)
+        self.taken = _strict.taken(mod)
+        self.strict = strict or self.taken is not None
+        if self.taken is not None:  # PyTorch's: tensors of ours stand for its tensors
+            from cresset._torch import exporting
+            self.dynamic_shapes = exporting.shapes(dynamic_shapes, mod, args, kwargs)
+            self.args, self.kwargs = self.taken.inputs((args, kwargs))
         self.modules = list(mod.named_modules())
         self.paths = dict(mod.named_modules(remove_duplicate=False))
         unknown = [path for path in preserved if path not in self.paths]
@@ -126,13 +131,18 @@ class _Export:
                              f"{', '.join(repr(path) for path in self.paths if path)}")
         self.preserved = {id(self.paths[path]): path for path in preserved}
         self.signatures: dict[str, tuple[Any, ...]] = {}
-        self.parameters = list(mod.named_parameters(remove_duplicate=False))
-        self.buffers = list(mod.named_buffers(remove_duplicate=False))
+        self.parameters = self._state(mod.named_parameters(remove_duplicate=False))
+        self.buffers = self._state(mod.named_buffers(remove_duplicate=False))
         self.names = _names.Names()
         self.placeholders: dict[str, str] = {}    # of parameters and buffers, by path
         # (kind, name, target, persistent, is_constant, value), in order of the placeholders
         self.inputs: list[tuple[Any, ...]] = []
         self.problems: list[_report.Problem] = []
+
+    def _state(self, tensors: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        if self.taken is None:
+            return list(tensors)
+        return [(name, self.taken.state(tensor, f"'{name}'")) for name, tensor in tensors]
 
     def run(self) -> ExportedProgram:
         leaves, in_spec = pytree.tree_flatten((self.args, self.kwargs))
@@ -142,7 +152,7 @@ class _Export:
         plan = _shapes.plan(self.mod, self.args, self.kwargs, self.dynamic_shapes)
         fake_args, fake_kwargs = plan.fakes(mode)
         fake_leaves = pytree.tree_leaves((fake_args, fake_kwargs))
-        attributes = attribute_tensors(self.modules)
+        attributes = dict(self._state(attribute_tensors(self.modules).items()))
         tracer = _C._Tracer(mode, {id(module): (path, _class_name(module)) for path, module in self.modules},
                             attributes, self.reports)
         user_names = [self.names.take(name) for name in _names.input_names(combined)]
@@ -153,7 +163,7 @@ class _Export:
             constant = isinstance(leaf, _LEAVES)
             user.append(("USER_INPUT", name, None, False, constant, leaf if constant else None))
         try:
-            with symbolic_builtins():
+            with symbolic_builtins() if self.taken is None else _strict.theirs():
                 result = self._trace(tracer, fakes, fake_args, fake_kwargs)
         finally:
             self.problems += [_report.problem(kind, message, location) for kind, message, location in tracer.problems]
@@ -213,15 +223,16 @@ class _Export:
         return fakes
 
     def _trace(self, tracer: Any, fakes: dict[int, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        standing = _strict.Standing()
+        standing = _strict.Standing(self.taken.state if self.taken is not None else None)
         with Swapped(self.modules, {} if self.strict else fakes, self.strict) as swapped:
             for _, module in self.modules:
                 if id(module) in self.preserved:
                     self._watch(tracer, module, self.preserved[id(module)])
             if self.strict:
-                for _, tensor in [*self.parameters, *self.buffers]:
-                    standing.add(tensor, fakes[id(tensor)])
-                args, kwargs = _strict.arguments((self.args, self.kwargs), (args, kwargs), standing)
+                for _, tensor in [*self.mod.named_parameters(), *self.mod.named_buffers()]:
+                    stands = tensor if self.taken is None else self.taken.state(tensor)
+                    standing.add(tensor, fakes[id(stands)])
+                args, kwargs = _strict.arguments(self.given, (args, kwargs), standing)
                 result = _strict.capture(tracer, self.mod, args, kwargs, standing)
             else:
                 result = tracer.run(self.mod, args, kwargs)
