@@ -23,6 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 SAVED, RESULTS = ROOT / "results" / "as_torch", ROOT / "results" / "zoo_as_torch.json"
 PAGE = ROOT / "docs" / "zoo-as-torch.md"
 LEFT_OUT = re.compile(r"(torch|torchgen|functorch|cresset)(-.*)?$|.*\.pth$")
+CONSTANT = "its outputs are constant"
 GOALS = {"timm": 0.8, "torchvision": 0.75, "transformers": 0.6}
 
 
@@ -50,7 +51,7 @@ def with_torch(name, make, _steps):
     except Exception as error:
         return {"skipped": f"PyTorch does not build or run it so small: {type(error).__name__}"}
     if all(t.numel() < 2 or (t == t.flatten()[0]).all() for t in outputs):
-        return {"skipped": "its outputs are constant"}
+        return {"skipped": CONSTANT}
     numpy.savez(_file(name), *[t.detach().float().numpy() for t in outputs])
     return {"seconds": round(time.time() - begin, 1)}
 
@@ -101,19 +102,21 @@ def run(makers, until, again):
         RESULTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
 
     todo = [(name, makers[name], []) for name in due if again or not _file(name).exists()]
+    import transformers.modeling_utils  # noqa: F401 - once, for all children
     for name, row in zoo.results(todo, until, zoo.JOBS, with_torch):
         keep(name, row)
     saved = [name for name in due if _file(name).exists()]
     for name, row in rows_without(saved, until) if saved else ():
         keep(name, {"as_torch": row.get("crashed"), "missing": []} | row)
-    page({name: row for name, row in rows.items() if "as_torch" in row})
+    page(rows)
 
 
 def reason_of(row):
     return ", ".join(row["missing"]) or re.sub(r"^(\w+): ", r"\1: ", row["as_torch"])[:110]
 
 
-def page(rows):
+def page(everything):
+    rows = {name: row for name, row in everything.items() if "as_torch" in row}
     lines = ["# The zoo without torch", "", "Written by `./dev zoo --steps as_torch` "
              "([../bench/zoo_as_torch.py](../bench/zoo_as_torch.py)): the zoo's models ([zoo.md](zoo.md)), built and "
              "run by the libraries' own code with Cresset in torch's place ([as_torch.md](as_torch.md)) on a Python "
@@ -134,6 +137,11 @@ def page(rows):
     lines += ["| name or reason | models |", "|---|---|"] if failures else ["Nothing."]
     for why, names in sorted(failures.items(), key=lambda item: (-len(item[1]), item[0])):
         lines.append(f"| {why.replace('|', '/').replace('`', '')} | {', '.join(sorted(names))} |")
+    constant = sorted(name for name, row in everything.items() if row.get("skipped") == CONSTANT)
+    if constant:
+        lines += ["", "Not counted, because their weights are made so that PyTorch's outputs are constant: "
+                  + ", ".join(constant) + ". What PyTorch itself does not build or run so small is listed in "
+                  "[zoo.md](zoo.md)."]
     PAGE.write_text("\n".join(lines) + "\n")
 
 
@@ -142,6 +150,7 @@ def main():
     import zoo
     import zoo_models
     makers = zoo_models.everything()
+    import transformers.modeling_utils  # noqa: F401 - once, for all children
     todo = [(name, makers[name], []) for name in sys.argv[2:]]
     for name, row in zoo.results(todo, float(sys.argv[1]), zoo.JOBS, without_torch):
         print(json.dumps([name, row]), flush=True)

@@ -32,7 +32,8 @@ _LAZY = {
     **dict.fromkeys("cond while_loop".split(), "_higher_order"),
     "vmap": "_vmap",
     **dict.fromkeys("sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum _check _check_index "
-                    "_check_is_size _check_not_implemented _check_type _check_value _constrain_as_size "
+                    "_check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
+                    "_check_value _check_with _constrain_as_size "
                     "_constrain_as_value".split(), "_symbolic"),
     **dict.fromkeys("aot_compile aot_load".split(), "_aot"),
     "compile": "_compile",

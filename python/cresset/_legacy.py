@@ -69,7 +69,8 @@ def is_deterministic_algorithms_warn_only_enabled():
 
 
 def get_default_device():
-    return _C.device("cpu")
+    """The CPU, or that of the `with device(...)` around."""
+    return _C._function("empty")(0).device
 
 
 def set_default_device(device):

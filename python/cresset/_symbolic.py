@@ -152,6 +152,19 @@ def _check(cond: Any, message: Callable[[], Any] | None = None) -> None:
     _check_with(RuntimeError, cond, message)
 
 
+def _check_tensor_all_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None) -> None:
+    """All elements of a tensor of bools are true."""
+    if not _C._is_tensor(cond):
+        raise TypeError(f"a check of all elements is about a tensor, not {type(cond).__name__}")
+    if cond.dtype is not _C.bool:
+        raise TypeError(f"a check of all elements is about a tensor of bools, not of {cond.dtype}")
+    _check_with(error_type, cond.all().item(), message)
+
+
+def _check_tensor_all(cond: Any, message: Callable[[], Any] | None = None) -> None:
+    _check_tensor_all_with(RuntimeError, cond, message)
+
+
 def _check_value(cond: Any, message: Callable[[], Any] | None = None) -> None:
     _check_with(ValueError, cond, message)
 

@@ -341,6 +341,8 @@ typedef struct cr_ambient {
     bool data;                      /* the call is x.data */
     struct cr_py_ahead *ahead;      /* a program is recorded that is differentiated ahead of time; NULL: none is */
     bool refused;                   /* ... and has asked for what only the tape can do */
+    bool placed;                    /* inside of `with device(...)`: where functions make tensors that are not told */
+    cr_device place;
     bool untaped;                   /* the tape carries out an op: calls inside are not recorded, whatever grad is */
     struct cr_py_tracer *tracer;    /* the export that records on this thread, which is the module stack, too */
     struct cr_py_body *body;        /* the innermost body of a region that is being recorded */

@@ -228,6 +228,20 @@ static cr_status bind(python_call *c, cr_binding *binding) {
     return status == CR_ETYPE && !is_strict(c->op) ? bind_with_numbers(c, binding) : status;
 }
 
+/* A function that makes tensors of none, and was not told where: inside of `with device(...)`, there. PyTorch's list of
+ * them leaves out normal(). */
+static void place(cr_binding *b, cr_device device) {
+    cr_arg *at = NULL;
+    if (!strcmp(b->op->schema.name, "normal")) return;
+    for (uint16_t i = 0; i < b->op->schema.nparams; i++) {
+        const cr_param *p = &b->op->schema.params[i];
+        if (p->type == CR_T_TENSOR) return;
+        if (!strcmp(p->name, "device")) at = &b->args[i];
+    }
+    if (at && at->kind == CR_ARG_NONE)
+        *at = (cr_arg){ .kind = CR_ARG_DEVICE, .given = CR_GIVEN_KEYWORD, .u.device = device };
+}
+
 static PyObject *mark_requires_grad(PyObject *result) {
     if (!result || !cr_frontend_is_tensor(result)) return result;
     PyObject *flagged = PyObject_CallMethod(result, "requires_grad_", NULL);
@@ -306,6 +320,7 @@ static PyObject *invoke(PyObject *callable, PyObject *const *args, size_t nargsf
     cr_ambient *ambient = cr_ambient_get();
     const cr_py_op *outer = ambient->calling;
     ambient->calling = c.op;
+    if (ambient->placed && !status) place(&binding, ambient->place);
     result = status ? raise_unbound(c.op, status)
                     : cr_py_run(&c.frame, binding.op, binding.args, (cr_py_form)c.op->form);
     ambient->calling = outer;

@@ -277,7 +277,8 @@ cr_tensor *cr_py_data_tensor(PyObject *data, int dtype) {
 static int read_options(PyObject *dtype_object, PyObject *device_object, const char *function, int *dtype,
                         cr_device *device) {
     *dtype = -1;
-    *device = cpu;
+    const cr_ambient *ambient = cr_ambient_get();
+    *device = ambient->placed ? ambient->place : cpu;
     if (dtype_object && dtype_object != Py_None && !cr_py_dtype_read(dtype_object, dtype)) {
         PyErr_Format(PyExc_TypeError, "%s(): argument 'dtype' must be cresset.dtype, not %s", function,
                      Py_TYPE(dtype_object)->tp_name);
@@ -289,10 +290,10 @@ static int read_options(PyObject *dtype_object, PyObject *device_object, const c
             PyErr_Format(PyExc_TypeError, "%s(): argument 'device' must be a device or its name, not %s", function,
                          Py_TYPE(device_object)->tp_name);
         if (r) return -1;
-        if (device->type != CR_CPU) {
-            PyErr_Format(PyExc_RuntimeError, "%s(): tensors can only be made on the CPU", function);
-            return -1;
-        }
+    }
+    if (device->type != CR_CPU && device->type != CR_META_DEVICE) {
+        PyErr_Format(PyExc_RuntimeError, "%s(): tensors can only be made on the CPU or on 'meta'", function);
+        return -1;
     }
     return 0;
 }
@@ -304,6 +305,15 @@ static int holds_symbol(PyObject *o, int depth) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
         if (holds_symbol(PySequence_Fast_GET_ITEM(o, i), depth + 1)) return 1;
     return 0;
+}
+
+/* Steals o, a new tensor on the CPU. */
+static PyObject *on_device(PyObject *o, cr_device device) {
+    if (!o || device.type == CR_CPU) return o;
+    PyObject *place = cr_py_device_wrap(device), *moved = place ? PyObject_CallMethod(o, "to", "O", place) : NULL;
+    Py_XDECREF(place);
+    Py_DECREF(o);
+    return moved;
 }
 
 static PyObject *tensor(PyObject *module, PyObject *args, PyObject *kwargs) {
@@ -329,6 +339,7 @@ static PyObject *tensor(PyObject *module, PyObject *args, PyObject *kwargs) {
         Py_CLEAR(o);
         cr_py_raise(status);
     }
+    o = on_device(o, device);
     if (o && requires_grad && PyObject_SetAttrString(o, "requires_grad", Py_True)) Py_CLEAR(o);
     return o;
 }
@@ -353,7 +364,7 @@ static PyObject *as_tensor(PyObject *module, PyObject *args, PyObject *kwargs) {
         Py_CLEAR(o);
         cr_py_raise(status);
     }
-    return o;
+    return on_device(o, device);
 }
 
 static int read_ints(PyObject *tuple, const char *what, int *n, int64_t *out) {

@@ -103,7 +103,52 @@ static PyObject *reduce(PyObject *self, PyObject *unused) {
     return text ? Py_BuildValue("O(N)", &cr_py_device_type, text) : NULL;
 }
 
-static PyMethodDef methods[] = { { "__reduce__", reduce, METH_NOARGS, NULL }, { NULL, NULL, 0, NULL } };
+/* What was there before each `with device(...)` that this thread is in: None or a device, in a list of the thread's. */
+static PyObject *outer_places(void) {
+    PyObject *dict = PyThreadState_GetDict(), *list = dict ? PyDict_GetItemString(dict, "cresset.device") : NULL;
+    if (list || !dict) return Py_XNewRef(list);
+    list = PyList_New(0);
+    if (list && PyDict_SetItemString(dict, "cresset.device", list)) Py_CLEAR(list);
+    return list;
+}
+
+static PyObject *enter(PyObject *self, PyObject *unused) {
+    (void)unused;
+    cr_ambient *a = cr_ambient_get();
+    PyObject *list = outer_places(), *before = a->placed ? cr_py_device_wrap(a->place) : Py_NewRef(Py_None);
+    int failed = !list || !before || PyList_Append(list, before);
+    Py_XDECREF(list);
+    Py_XDECREF(before);
+    if (failed) return NULL;
+    a->placed = true;
+    a->place = ((device_object *)self)->device;
+    return Py_NewRef(self);
+}
+
+static PyObject *leave(PyObject *self, PyObject *exception) {
+    (void)self;
+    (void)exception;
+    cr_ambient *a = cr_ambient_get();
+    PyObject *list = outer_places();
+    Py_ssize_t n = list ? PyList_GET_SIZE(list) : 0;
+    if (!n) {
+        Py_XDECREF(list);
+        return PyErr_Format(PyExc_RuntimeError, "device.__exit__(): no `with device(...)` is entered on this thread");
+    }
+    PyObject *before = PyList_GET_ITEM(list, n - 1);
+    a->placed = before != Py_None;
+    if (a->placed) a->place = ((device_object *)before)->device;
+    int failed = PyList_SetSlice(list, n - 1, n, NULL);
+    Py_DECREF(list);
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = { { "__reduce__", reduce, METH_NOARGS, NULL },
+                                 { "__enter__", enter, METH_NOARGS, "Until the end of the block, functions make "
+                                                                    "tensors here that are not told where." },
+                                 { "__exit__", leave, METH_VARARGS, NULL },
+                                 { NULL, NULL, 0, NULL } };
 static PyGetSetDef attributes[] = {
     { "type", get_type, NULL, "\"cpu\", \"cuda\", ...", NULL },
     { "index", get_index, NULL, "The device's number, or None.", NULL },

@@ -156,7 +156,10 @@ enum {
     AUTOCAST = 4,
     AUTOCAST_NO_CACHE = 8,
     AUTOCAST_DTYPE = 8 /* shift */,
-    DEFAULT_DTYPE = 16 /* shift; of the process: not put back */
+    DEFAULT_DTYPE = 16 /* shift; of the process: not put back */,
+    PLACED = 1 << 24,
+    PLACE_TYPE = 32 /* shift */,
+    PLACE_INDEX = 40 /* shift */
 };
 
 static uint64_t ambient(void) {
@@ -164,7 +167,10 @@ static uint64_t ambient(void) {
     const cr_autocast *cast = &a->mode.autocast;
     return (a->grad ? CR_AMBIENT_GRAD : 0u) | (a->inference ? CR_AMBIENT_INFERENCE : 0u) |
            (cast->enabled ? AUTOCAST : 0u) | (cast->no_cache ? AUTOCAST_NO_CACHE : 0u) |
-           (uint64_t)(uint8_t)cast->dtype << AUTOCAST_DTYPE | (uint64_t)(uint8_t)cr_default_dtype() << DEFAULT_DTYPE;
+           (uint64_t)(uint8_t)cast->dtype << AUTOCAST_DTYPE | (uint64_t)(uint8_t)cr_default_dtype() << DEFAULT_DTYPE |
+           (a->placed ? PLACED | (uint64_t)(uint8_t)a->place.type << PLACE_TYPE |
+                            (uint64_t)(uint8_t)a->place.index << PLACE_INDEX
+                      : 0u);
 }
 
 static void set_ambient(uint64_t word) {
@@ -174,6 +180,8 @@ static void set_ambient(uint64_t word) {
     a->mode.autocast = (cr_autocast){ .enabled = word & AUTOCAST,
                                       .no_cache = word & AUTOCAST_NO_CACHE,
                                       .dtype = (uint8_t)(word >> AUTOCAST_DTYPE) };
+    a->placed = word & PLACED;
+    a->place = (cr_device){ (uint8_t)(word >> PLACE_TYPE), (int8_t)(word >> PLACE_INDEX) };
 }
 
 /* ---- ops ---- */

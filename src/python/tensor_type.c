@@ -98,7 +98,8 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (n && !sizes) {
         sizes = true;
         for (Py_ssize_t i = 0; i < n; i++)
-            sizes &= PyIndex_Check(PyTuple_GET_ITEM(args, i)) && !cr_py_is_tensor(PyTuple_GET_ITEM(args, i));
+            sizes &= PyIndex_Check(PyTuple_GET_ITEM(args, i)) && !cr_py_is_tensor(PyTuple_GET_ITEM(args, i)) &&
+                     !PySequence_Check(PyTuple_GET_ITEM(args, i)); /* NumPy's arrays are indices, too */
     }
     if (sizes) {
         PyObject *shape = n && Py_IS_TYPE(first, &cr_py_size_type) ? first : args;

@@ -20,6 +20,15 @@ def timm_vit():
     return timm.create_model("test_vit", pretrained=False), torch.randn(1, 3, 160, 160)
 
 
+def transformers_bert():
+    from models import torchvision_models
+    torchvision_models()
+    import transformers
+    config = transformers.BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                                     intermediate_size=32)
+    return transformers.BertForSequenceClassification(config), torch.randint(0, 50, (2, 5))
+
+
 if __name__ == "__main__":
     torch.manual_seed(3)
     model, x = globals()[sys.argv[1]]()

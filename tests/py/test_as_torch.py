@@ -46,7 +46,7 @@ def test_program_gives_pytorchs_numbers(oracle):
     assert len(set(ours["losses"])) == 3
 
 
-@pytest.mark.parametrize("name", ["torchvision_resnet18", "timm_vit"])
+@pytest.mark.parametrize("name", ["torchvision_resnet18", "timm_vit", "transformers_bert"])
 def test_library_models_give_pytorchs_numbers(name):
     pytest.importorskip("torch", reason="compared with PyTorch")
     if importlib.util.find_spec(name.partition("_")[0]) is None:

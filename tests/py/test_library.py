@@ -306,3 +306,17 @@ def test_nothing_is_leaked():
     for _ in range(50):
         scaled(x, 2.0)
     assert sys.getrefcount(x) == count
+
+
+def test_library_declares_an_operator_that_the_table_has():
+    """Hugging Face's library registers the operator that its archives name: the table's row goes on carrying it out."""
+    schema = "(Tensor input, Tensor weight, Tensor offs) -> Tensor"
+    made = library.custom_op("transformers::grouped_mm_fallback", lambda input, weight, offs: None, mutates_args=(),
+                             schema=schema)
+    library.register_fake("transformers::grouped_mm_fallback", lambda input, weight, offs: None)
+    x, w = cresset.randn(3, 2), cresset.randn(2, 2, 4)
+    found = made(x, w, cresset.tensor([1, 3], dtype=cresset.int32))
+    assert cresset.allclose(found, cresset.cat([x[:1] @ w[0], x[1:] @ w[1]]))
+    with pytest.raises(RuntimeError, match="with another schema"):
+        library.custom_op("transformers::grouped_mm_fallback", lambda x: x, mutates_args=(),
+                          schema="(Tensor x) -> Tensor")

@@ -203,6 +203,14 @@ def test_checks_decide_questions():
         torch._check(3)
     with pytest.raises(TypeError, match="a function that gives it"):
         torch._check(True, "text")
+    torch._check_tensor_all(torch.tensor([True, True]))
+    for kind, cond in ((RuntimeError, torch.tensor([True, False])), (TypeError, torch.tensor([1])), (TypeError, True)):
+        with pytest.raises(kind):
+            torch._check_tensor_all(cond)
+    with pytest.raises(KeyError, match="why"):
+        torch._check_tensor_all_with(KeyError, torch.tensor([False]), lambda: "why")
+    with pytest.raises(KeyError, match="why"):
+        torch._check_with(KeyError, False, lambda: "why")
 
 
 def test_constrain_as_size_and_value():

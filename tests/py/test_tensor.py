@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 
+import numpy as np
 import pytest
 
 import cresset
@@ -546,3 +547,10 @@ def test_stubs_and_docs_follow_the_table(tmp_path):
         assert expected in text
         if what == "stubs":
             compile(text, "stubs", "exec")
+
+
+def test_constructor_of_old_takes_arrays():
+    for array in (np.linspace(0, 1, 3), np.array([True, False]), np.zeros((0, 2)), np.arange(6).reshape(2, 3).T):
+        made = cresset.Tensor(array)
+        assert made.dtype is cresset.float32 and made.shape == array.shape and (made.numpy() == array).all()
+    assert cresset.Tensor(np.int64(2), 3).shape == (2, 3)
