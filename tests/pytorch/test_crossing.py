@@ -251,3 +251,45 @@ def test_recordings_refuse_torch_tensors_also_where_compile_has_met_them(door, v
     with pytest.raises(Exception, match=r"[Tt]ensor") as refusal:
         NOT_OURS[door](torch.tensor(value))
     assert type(refusal.value) is not SystemError
+
+
+WITHOUT = """
+import torch, torch.func, cresset, torch.autograd.forward_ad as fw
+import torch.utils._device, torch.utils._python_dispatch     # torch's own code has them by then
+class Doubles(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, f, types, args=(), kwargs=None):
+        made = f(*args, **(kwargs or {}))
+        return made * 2 if f is torch.sin else made
+from cresset._torch import crossing
+names = [("_C", "_dynamo", "guards", "_empty_strided_cpu"), ("_C", "_len_torch_function_stack"),
+         ("_C", "_FunctionBase"), ("_C", "_functorch", "get_dynamic_layer_stack_depth")]
+assert crossing.prepare() == "public" and all(crossing.private(*path) is None for path in names)
+f = lambda x, w: torch.sin(x) @ w
+run = cresset.compile(f, backend="eager")
+x, w = torch.randn(3, 3, requires_grad=True), torch.randn(3, 3)
+same = lambda a, b: torch.allclose(a, b, atol=1e-4) and a.dtype == b.dtype
+assert same(run(x, w), f(x, w)) and run._entries()[0]["reason"] is None
+run(x, w).sum().backward()
+assert same(x.grad, torch.autograd.grad(f(x, w).sum(), x)[0])
+with Doubles():
+    assert same(run(x, w), f(x, w)) and not same(f(x, w), torch.zeros(3, 3))
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    assert run(x, w).dtype == f(x, w).dtype == torch.bfloat16
+torch.use_deterministic_algorithms(True)
+assert same(run(x, w), f(x, w))
+torch.use_deterministic_algorithms(False)
+with fw.dual_level():
+    dual = fw.make_dual(w, torch.ones_like(w))
+    assert same(fw.unpack_dual(run(w, dual)).tangent, fw.unpack_dual(f(w, dual)).tangent)
+assert same(torch.func.vmap(run, (0, None))(w[None], w), torch.func.vmap(f, (0, None))(w[None], w))
+print("fine")
+"""
+
+
+def test_without_private_names():
+    done = subprocess.run([sys.executable, "-c", WITHOUT], env={**os.environ, "CRESSET_TORCH_PRIVATE": "0"},
+                          capture_output=True, text=True)
+    assert done.stdout.strip() == "fine", done.stderr[-2000:]
+    done = subprocess.run([sys.executable, "-c", "from cresset._torch import crossing; crossing.allows_private()"],
+                          env={**os.environ, "CRESSET_TORCH_PRIVATE": "no"}, capture_output=True, text=True)
+    assert done.returncode and "0 or 1" in done.stderr

@@ -112,6 +112,9 @@ def _compiling() -> list[Any]:
 
 
 _table: dict[Any, tuple[str, Any]] = {}
+_documented = {f for space in (torch, torch.nn.functional, torch.special, torch.fft, torch.linalg)
+               for f in vars(space).values() if type(f) is type(torch.relu)}
+# torch's own Python calls these by their private names; one that is gone ends a capture
 _spaces = [getattr(torch._C, name) for name in ("_VariableFunctions", "_nn", "_special", "_fft", "_linalg")
            if hasattr(torch._C, name)]
 
@@ -131,12 +134,12 @@ def find(callable: Any) -> tuple[str, Any] | None:
     name = getattr(callable, "__name__", None)
     if not isinstance(name, str) or name in _REFUSED or isinstance(callable, type):
         return None
-    if getattr(callable, "__objclass__", None) in (torch._C.TensorBase, torch.Tensor):  # Tensor.NAME
+    if getattr(callable, "__objclass__", None) in torch.Tensor.__mro__[:2]:  # Tensor.NAME
         method = getattr(cresset.Tensor, name, None)  # those that are no ops may tell of memory, which a fake has not
         if type(method) is type(cresset.Tensor.relu) or name in _SIZES:
             return "op", method
         return _opaque_by_name(name) if method is None else None
-    if not any(getattr(space, name, None) == callable for space in _spaces):
+    if callable not in _documented and not any(getattr(space, name, None) == callable for space in _spaces):
         return _op_of(callable)
     ours = _function(name)
     return _opaque_by_name(name) if ours is None else ("op", ours)
@@ -150,7 +153,7 @@ def _op_of(callable: Any) -> tuple[str, Any] | None:
     space, _, name = opaque.name_of(op).partition("::")
     try:
         return "op", operator.attrgetter(name if "." in name else
-                                         f"{name}.default" if isinstance(op, torch._ops.OpOverload) else name)(
+                                         f"{name}.default" if not hasattr(op, "overloads") else name)(
                                              getattr(cresset.ops, space))
     except AttributeError:
         return opaque.row(op)
@@ -190,13 +193,49 @@ def _find_pairs() -> None:
 
 # ---- the state of torch ----
 
+class _Levels:
+    """What of forward-mode derivatives can be asked by public names: a dual tensor is made where there is a level."""
+
+    def __init__(self) -> None:
+        self.probe = torch.zeros(1)
+
+    @property
+    def _current_level(self) -> int:
+        try:
+            torch.autograd.forward_ad.make_dual(self.probe, self.probe)
+        except RuntimeError:
+            return -1
+        return 0
+
+
+def _has_function_mode() -> bool:
+    return torch.overrides.has_torch_function((_probe[0],))
+
+
+_probe: list[Any] = []
+
+
 def _questions() -> tuple[Any, ...]:
-    """Grad mode, inference mode, default dtype; then what must be off for a program to be captured."""
-    functorch = torch._C._functorch
+    """Grad mode, inference mode, default dtype; then what must be off for a program to be captured. Without private
+    names nothing tells of dispatch modes and transforms: tensors that those make are not plain memory."""
+    _probe[:] = [torch.zeros(1)]
+    asked = (("_C", "_len_torch_function_stack"), _has_function_mode), \
+            (("_C", "_len_torch_dispatch_stack"), None), \
+            (("_C", "_is_any_autocast_enabled"), lambda: torch.is_autocast_enabled("cpu")), \
+            (("_C", "_functorch", "get_dynamic_layer_stack_depth"), None), \
+            (("_C", "_get_tracing_state"), torch.jit.is_tracing), \
+            (("_C", "_get_deterministic_algorithms"), torch.are_deterministic_algorithms_enabled)
+    found = [crossing.private(*path) or public for path, public in asked]
     return (torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype,
-            torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack, torch._C._is_any_autocast_enabled,
-            functorch.get_dynamic_layer_stack_depth, torch._C._get_tracing_state,
-            torch._C._get_deterministic_algorithms)
+            *(question for question in found if question is not None))
+
+
+def _set_grad(on: bool) -> None:
+    torch.set_grad_enabled(on)
+
+
+def _no_frames(_callback: Any) -> None:
+    """Without the name, torch.compile looks at what is done here if it is at work itself."""
 
 
 def prepare_export() -> None:
@@ -220,8 +259,10 @@ def prepare() -> bool:
                            constants=(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo,
                                       torch.iinfo, torch.Size),
                            rows=_table, find=find, build=running.build, translate=translate,
-                           set_grad=torch._C._set_grad_enabled,
-                           default_dtype=torch.float32, questions=_questions(), levels=torch.autograd.forward_ad,
-                           set_frames=torch._C._dynamo.eval_frame.set_eval_frame, host=opaque.host)
+                           set_grad=crossing.private("_C", "_set_grad_enabled") or _set_grad,
+                           default_dtype=torch.float32, questions=_questions(),
+                           levels=torch.autograd.forward_ad if crossing.allows_private() else _Levels(),
+                           set_frames=crossing.private("_C", "_dynamo", "eval_frame", "set_eval_frame") or _no_frames,
+                           host=opaque.host)
         _ready.append(True)
     return True

@@ -2,7 +2,8 @@
 
 Of private names each has a public substitute. CRESSET_TORCH_READER chooses how tensors are read: "layout" (where in
 memory the numbers of a tensor lie is found out with tensors made here, and verified; the default), "table" (DLPack's C
-functions), "public" (__dlpack__, and no private name of torch at all)."""
+functions), "public" (__dlpack__). CRESSET_TORCH_PRIVATE=0 turns all private names of torch off, as a torch without them
+would be: tensors are read by __dlpack__, and everything else is asked by names that PyTorch documents."""
 from __future__ import annotations
 
 import os
@@ -23,10 +24,26 @@ def dtypes() -> dict[Any, Any]:
     return {getattr(cresset, name): getattr(torch, name) for name in _DTYPES if hasattr(torch, name)}
 
 
-def _empty(private: bool) -> Any:
+def allows_private() -> bool:
+    """May names be used that PyTorch does not document?"""
+    word = os.environ.get("CRESSET_TORCH_PRIVATE") or "1"
+    if word not in ("0", "1"):
+        raise ValueError(f"CRESSET_TORCH_PRIVATE is {word!r}; it can be 0 or 1")
+    return word == "1"
+
+
+def private(*path: str) -> Any:
+    """torch.PATH, which PyTorch does not document; None: it has no such name, or none may be used."""
     import torch
-    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None) if private else None
-    quick = getattr(guards, "_empty_strided_cpu", None)
+    found: Any = torch if allows_private() else None
+    for name in path:
+        found = getattr(found, name, None)
+    return found
+
+
+def _empty(fast: bool) -> Any:
+    import torch
+    quick = private("_C", "_dynamo", "guards", "_empty_strided_cpu") if fast else None
     return quick or (lambda sizes, strides, dtype: torch.empty_strided(sizes, strides, dtype=dtype, device="cpu"))
 
 
@@ -45,11 +62,7 @@ def set_reader(name: str) -> str:
     return _ready[0]
 
 
-def allows_private() -> bool:
-    """May private names of torch be used, where they are?"""
-    return prepare() != "public"
-
-
 def prepare() -> str:
     """Once, when torch is first used."""
-    return _ready[0] if _ready else set_reader(os.environ.get("CRESSET_TORCH_READER") or "layout")
+    return _ready[0] if _ready else set_reader(os.environ.get("CRESSET_TORCH_READER") or
+                                               ("layout" if allows_private() else "public"))

@@ -13,13 +13,14 @@ from cresset import _C
 from cresset._torch import crossing
 
 OPAQUE = "cresset.opaque"
+_Packet, _Overload, _Space = type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor), type(torch.ops.aten)
 
 
 # ---- names ----
 
 def name_of(op: Any) -> str:
     """"ns::name" of a packet and of the default overload, else "ns::name.overload"."""
-    if isinstance(op, torch._ops.OpOverloadPacket):
+    if isinstance(op, _Packet):
         return str(op._qualified_op_name)
     return str(op.name())
 
@@ -27,13 +28,13 @@ def name_of(op: Any) -> str:
 def find(callable: Any) -> Any:
     """The packet or overload of torch.ops that a function in C belongs to; None: it belongs to none."""
     for ops in list(vars(torch.ops).values()):
-        for packet in list(vars(ops).values()) if isinstance(ops, torch._ops._OpNamespace) else ():
-            if not isinstance(packet, torch._ops.OpOverloadPacket):
+        for packet in list(vars(ops).values()) if isinstance(ops, _Space) else ():
+            if not isinstance(packet, _Packet):
                 continue
             if packet._op is callable:
                 return packet
             for overload in list(vars(packet).values()):
-                if isinstance(overload, torch._ops.OpOverload) and overload._op is callable:
+                if isinstance(overload, _Overload) and overload._op is callable:
                     return overload
     return None
 
@@ -50,7 +51,7 @@ def named(name: str) -> Any:
 
 
 def _overloads(op: Any) -> list[Any]:
-    if isinstance(op, torch._ops.OpOverload):
+    if isinstance(op, _Overload):
         return [op]
     return [o for o in (getattr(op, n) for n in op.overloads()) if not any(a.is_out for a in o._schema.arguments)]
 

@@ -439,8 +439,8 @@ def _forward_in_python(t: Training) -> Any:
 
 
 def _forward(t: Training) -> Any:
-    base = vars(getattr(torch._C, "_FunctionBase", object))
-    private = crossing.allows_private() and "to_save" in base and "materialize_grads" in base
+    base = vars(crossing.private("_C", "_FunctionBase") or object)
+    private = "to_save" in base and "materialize_grads" in base
     if not private or t.plan.result_bumps or t.plan.mutated or t.hidden or t.plan.sizes.texts:
         return _forward_in_python(t)
     saved = tuple(~at if kind == "input" else at for kind, at in t.saved)
@@ -475,8 +475,9 @@ def _make_function(t: Training) -> Any:
 
 def _quick_apply(function: Any) -> Any:
     """Function.apply without its look for transforms, under which no graph of ours is called."""
-    base = vars(getattr(torch._C, "_FunctionBase", object)).get("apply") if crossing.allows_private() else None
-    return base.__get__(None, function) if hasattr(base, "__get__") else function.apply
+    base = crossing.private("_C", "_FunctionBase")
+    apply = vars(base).get("apply") if base is not None else None
+    return apply.__get__(None, function) if hasattr(apply, "__get__") else function.apply
 
 
 def _with_gradients(plan: Plan) -> Any:
