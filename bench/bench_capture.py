@@ -26,6 +26,33 @@ class Block(nn.Module):
         return x.shape[0] if self.training and self.first.weight.shape[0] == self.second.weight.shape[1] else 0
 
 
+class Tree(nn.Module):
+    """200 modules, of which each is asked for a flag and a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Linear(2, 2) for _ in range(200)])
+
+    def forward(self, x):
+        n = 0
+        for layer in self.layers:
+            n += layer.weight.shape[0] if layer.training else 0
+        return n
+
+
+def chain(x, n):
+    for _ in range(n):
+        x = x + 1
+    return x
+
+
+def unrelated(n):
+    total = 0
+    for i in range(n):
+        total += len(str(i))
+    return total
+
+
 def until(a, n):
     while a.sum() < n:
         a = a + 1
@@ -107,8 +134,37 @@ def torch_capture_time(name):
         return time.process_time() - begin
 
 
+def seconds_per_node(n, repeats=3):
+    """Of capturing a chain of so many ops."""
+    best = 1e9
+    for _ in range(repeats):
+        compiled = cresset.compile(chain, backend="eager", fullgraph=True)
+        begin = time.process_time()
+        compiled(cresset.ones(1), n)
+        best = min(best, time.process_time() - begin)
+    return best / n
+
+
+def first_call():
+    """Seconds to the first result of a small MLP, and until its code is native."""
+    firsts, natives = [], []
+    for i in range(3):
+        width = 100 + int(time.time()) % 1000 + i  # code that no cache has
+        model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10)).eval()
+        x = cresset.ones(8, 64)
+        with cresset.no_grad():
+            begin = time.perf_counter()
+            compiled = cresset.compile(model)
+            compiled(x)
+            firsts.append(time.perf_counter() - begin)
+            compiled._compiled._wait()
+            natives.append(time.perf_counter() - begin)
+    return min(firsts), min(natives)
+
+
 def rows():
     x = cresset.ones(4)
+    before = per_call(unrelated, 1000, calls=100)
     ours = per_call(cresset.compile(shape_of, backend="eager", fullgraph=True), x)
     peer = torch_peer(shape_of, lambda torch: (torch.ones(4),))
     yield measure.row("dispatch of one tensor, us", ours * 1e6, peer and peer * 1e6, "torch.compile", goal=50,
@@ -122,6 +178,20 @@ def rows():
     ours = per_call(guarded, x)
     yield measure.row(f"dispatch of a module with {len(guarded._entries()[0]['guards'])} guards, us", ours * 1e6, 0.2,
                       "0.2 us", goal=1, better="lower")
+    tree = cresset.compile(Tree().forward, backend="eager", fullgraph=True)
+    for _ in range(4):
+        tree(x)
+    words, left, plain, split = tree._entries()[0]["stamps"]
+    bar = 2 if plain and split else 6  # where versions of dicts can be trusted, and elsewhere
+    yield measure.row(f"guards of 200 modules ({words} words), us", per_call(tree, x, calls=5000) * 1e6, bar,
+                      f"{bar} us", goal=1, better="lower")
+    yield measure.row("capture of 20,000 nodes, us a node", seconds_per_node(20_000) * 1e6,
+                      seconds_per_node(2_000) * 1e6, "of 2,000", goal=0.8, better="lower")
+    first, native = first_call()
+    yield measure.row("first compiled call of a small MLP, ms", first * 1e3, 10, "10 ms", goal=1, better="lower")
+    yield measure.row("... until its code is native, s", native, 0.5, "0.5 s", goal=1, better="lower")
+    yield measure.row("code that is not compiled, ms", per_call(unrelated, 1000, calls=100) * 1e3, before * 1e3,
+                      "before compile()", goal=0.97, better="lower")
     for what, function, args in (("while on data", until, (cresset.zeros(1), 10_000)),
                                  ("for over a list", over_items, (cresset.zeros(1), [None] * 10_000))):
         ours, breaks = per_break(function, *args)

@@ -104,19 +104,22 @@ def captured(name):
     model.eval()
     with torch.no_grad():
         run = cresset.compile(model, backend="eager")
-        run(*args)
-        run._compiled._reset()  # what is imported and told once is not part of it
-        run(*args)
-        ours = sum(e["capture_seconds"] for e in run._compiled._entries())
-        torch._dynamo.reset()
-        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
-        theirs = torch.compile(model, backend="eager")
-        begin = time.perf_counter()
-        theirs(*args)
-        first = time.perf_counter() - begin
-        begin = time.perf_counter()
-        theirs(*args)
-        return ours, first - (time.perf_counter() - begin)
+        run(*args)  # what is imported and told once is not part of it
+        ours, firsts = [], []
+        for _ in range(3):  # in turns, and the best: the machine may have other things to do
+            run._compiled._reset()
+            run(*args)
+            ours.append(sum(e["capture_seconds"] for e in run._compiled._entries()))
+            torch._dynamo.reset()
+            torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+            theirs = torch.compile(model, backend="eager")
+            begin = time.perf_counter()
+            theirs(*args)
+            first = time.perf_counter() - begin
+            begin = time.perf_counter()
+            theirs(*args)
+            firsts.append(first - (time.perf_counter() - begin))
+        return min(ours), min(firsts)
 
 
 class Parameters(torch.nn.Module if torch else object):

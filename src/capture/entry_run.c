@@ -288,11 +288,17 @@ static cr_status run_code(const run *r) {
     return cr_tier_run(e->tier, e->graph, e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
 }
 
+/* Other threads may let go of inputs while this one is without the GIL, and the tape runs Python code; the interpreter
+ * of graphs holds its inputs itself. */
 static cr_status run_plan(const run *r, int64_t work) {
-    if (work < GIL_WORK || r->e->effects.n) return run_code(r);
-    PyThreadState *thread = PyEval_SaveThread();
+    bool leaves = work >= GIL_WORK && !r->e->effects.n, holds = leaves || r->e->ahead;
+    for (uint32_t i = 0; holds && i < r->e->ninputs; i++)
+        if (r->inputs[i].kind == CR_ARG_TENSOR) cr_tensor_retain(r->inputs[i].u.t);
+    PyThreadState *thread = leaves ? PyEval_SaveThread() : NULL;
     cr_status status = run_code(r);
-    PyEval_RestoreThread(thread);
+    if (leaves) PyEval_RestoreThread(thread);
+    for (uint32_t i = 0; holds && i < r->e->ninputs; i++)
+        if (r->inputs[i].kind == CR_ARG_TENSOR) cr_tensor_release(r->inputs[i].u.t);
     return status;
 }
 
@@ -338,12 +344,8 @@ static int run_graph(run *r, PyObject **outputs) {
         if (!(r->generator = PyMem_Malloc(RT_GENERATOR_STATE_BYTES))) done = no_memory();
         else rt_generator_get_state(cr_default_generator(), r->generator);
     }
-    for (uint32_t i = 0; done == 1 && i < e->ninputs; i++)
-        if (r->inputs[i].kind == CR_ARG_TENSOR) cr_tensor_retain(r->inputs[i].u.t);
     if (done == 1) {
         cr_status status = run_plan(r, frame.work);
-        for (uint32_t i = 0; i < e->ninputs; i++)
-            if (r->inputs[i].kind == CR_ARG_TENSOR) cr_tensor_release(r->inputs[i].u.t);
         if (status == CR_EPYTHON && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) done = -1;
         else if (status) PyErr_Clear(), done = 0;
         if (status && e->draws) put_generator_back(r);
@@ -363,8 +365,10 @@ static int make_objects(run *r, PyObject *outputs) {
         else if (row->kind != CR_MAKE_OUTPUT) r->objects[i] = failed ? NULL : container(e, row, r->objects);
         else if (outputs) r->objects[i] = Py_NewRef(PySequence_Fast_GET_ITEM(outputs, row->index));
         else {
-            cr_tensor *t = r->outputs[row->index].u.t;
-            cr_tensor_retain(t);
+            cr_arg *made = &r->outputs[row->index];
+            cr_tensor *t = made->u.t;
+            if (e->makes.n == 1) *made = cr_arg_none(); /* nobody else gets it */
+            else cr_tensor_retain(t);
             r->objects[i] = cr_frontend_wrap(t);
         }
         failed |= !r->objects[i];

@@ -89,7 +89,7 @@ typedef struct cr_call_frame {
 
 /* Frames of a node's stack at most: recursion may have any number, and the innermost tell most. */
 enum { CR_DEEPEST = 32 };
-typedef struct cr_position { const PyCodeObject *code; int32_t instruction; } cr_position;
+typedef struct cr_position { const PyCodeObject *code; int32_t instruction; size_t end; /* of its text */ } cr_position;
 
 typedef struct cr_capture {
     bool plain;

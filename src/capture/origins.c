@@ -31,33 +31,41 @@ void cr_note_place(cr_capture *c) {
     PyErr_Restore(type, value, trace);
 }
 
-/* As Python writes it, without the code: `File "PATH", line N, in NAME`, innermost last. */
-static void write_stack(cr_capture *c) {
-    c->stack.n = 0;
-    for (int i = c->nlines; i-- > 0;) {
-        PyCodeObject *code = (PyCodeObject *)c->lines[i].code;
-        const cr_code *instructions = cr_code_get(code);
-        const char *file = PyUnicode_AsUTF8(code->co_filename), *name = PyUnicode_AsUTF8(code->co_qualname);
-        int line = instructions ? PyCode_Addr2Line(code, instructions->at[c->lines[i].instruction].own * 2) : 0;
-        if (!file || !name || !instructions) PyErr_Clear();
-        cr_str_addf(&c->stack, "File \"%s\", line %d, in %s\n", file ? file : "?", line, name ? name : "?");
-    }
+/* As Python writes it, without the code: `File "PATH", line N, in NAME`. */
+static void write_line(cr_capture *c, cr_position *at) {
+    PyCodeObject *code = (PyCodeObject *)at->code;
+    const cr_code *instructions = cr_code_get(code);
+    const char *file = PyUnicode_AsUTF8(code->co_filename), *name = PyUnicode_AsUTF8(code->co_qualname);
+    char number[16];
+    int line = instructions ? PyCode_Addr2Line(code, instructions->at[at->instruction].own * 2) : 0;
+    if (!file || !name || !instructions) PyErr_Clear();
+    PyOS_snprintf(number, sizeof number, "%d", line);
+    const char *const parts[] = { "File \"", file ? file : "?", "\", line ", number, ", in ", name ? name : "?", "\n" };
+    for (size_t i = 0; i < CR_COUNT(parts); i++) cr_str_add(&c->stack, parts[i]);
+    at->end = c->stack.n;
 }
 
-/* Most ops are in the line of the one before: the text is written anew only where some frame has moved. */
+/* Innermost last. Most ops are close to the one before: of the text only those lines are written anew that are inside
+ * of a frame that has moved. */
 static cr_status find_origin(void *user, const cr_op *op, cr_origin *out) {
     cr_capture *c = user;
-    int n = 0;
-    bool moved = false;
+    cr_position now[CR_DEEPEST];
+    int n = 0, same = 0; /* outermost lines */
     (void)op;
-    for (cr_call_frame *f = c->frame; f && n < CR_DEEPEST; f = f->back) {
-        if (is_library(f) && (f->back || n)) continue;
-        moved |= n >= c->nlines || c->lines[n].code != f->code || c->lines[n].instruction != f->current;
-        c->lines[n++] = (cr_position){ f->code, f->current };
+    for (cr_call_frame *f = c->frame; f && n < CR_DEEPEST; f = f->back)
+        if (!is_library(f) || (!f->back && !n)) now[n++] = (cr_position){ f->code, f->current, 0 };
+    for (; same < n && same < c->nlines; same++) {
+        const cr_position *before = &c->lines[c->nlines - 1 - same];
+        if (before->code != now[n - 1 - same].code || before->instruction != now[n - 1 - same].instruction) break;
+        now[n - 1 - same].end = before->end;
     }
-    moved |= n != c->nlines;
-    c->nlines = n;
-    if (moved) write_stack(c);
+    if (same < n || n != c->nlines) {
+        c->stack.n = same ? now[n - same].end : 0;
+        if (c->stack.at) c->stack.at[c->stack.n] = 0;
+        for (int i = n - same; i-- > 0;) write_line(c, &now[i]);
+        memcpy(c->lines, now, (size_t)n * sizeof *now);
+        c->nlines = n;
+    }
     if (n) out->stack_trace = cr_str_get(&c->stack);
     return cr_str_status(&c->stack);
 }

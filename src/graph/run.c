@@ -12,6 +12,8 @@ typedef struct frame {
     bool fake;
 } frame;
 
+enum { FEW_VALUES = 16 }; /* their slots are on the stack: small graphs run without memory of their own */
+
 static _Thread_local const cr_plan *running; /* the innermost plan on this thread: where region ops find their bodies */
 
 cr_status cr__plan_of(cr_graph *sub, cr_plan **out) {
@@ -113,7 +115,8 @@ static cr_status part_data(frame *f, const cr_node *node) {
 static cr_status run_call(frame *f, const cr_node *node) {
     const cr_schema *s = &node->op->schema;
     const cr_graph *g = f->plan->graph;
-    cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
+    cr_arg args[CR_MAX_PARAMS], results[16];
+    memset(results, 0, cr_result_count(node->op) * sizeof *results);
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(resolve(f, &node->args[i], &args[i]));
     cr_ambient *ambient = cr_ambient_get();
     bool grad = ambient->grad;
@@ -166,6 +169,12 @@ static cr_status give_results(frame *f, cr_arg *results) {
     const cr_node *output = f->plan->graph->nodes.at[f->plan->graph->output];
     for (uint16_t i = 0; i < output->nargs; i++) results[i] = cr_arg_none();
     cr_status status = CR_OK;
+    if (output->nargs == 1 && output->args[0].kind == CR_ARG_VALUE) { /* nobody else gets it */
+        cr_arg *slot = &f->slots[output->args[0].u.i];
+        results[0] = *slot;
+        *slot = cr_arg_none();
+        return CR_OK;
+    }
     for (uint16_t i = 0; i < output->nargs && !status; i++) status = give_result(f, &output->args[i], &results[i]);
     if (status) cr_results_release(results, output->nargs);
     return status;
@@ -183,17 +192,23 @@ static void see_fakes(const cr_arg *inputs, size_t n, bool *fake, cr_env **env) 
 
 static cr_status run_bound(frame *f, const cr_arg *inputs, plan_binding *b, cr_arg *results) {
     const cr_plan *p = f->plan;
+    cr_arg few[FEW_VALUES];
+    size_t nvalues = p->graph->values.n;
     b->plan = p;
-    b->at = cr_arena_calloc(&f->arena, p->symbols.n + 1, sizeof *b->at);
-    b->bound = cr_arena_calloc(&f->arena, p->symbols.n + 1, sizeof *b->bound);
-    f->slots = cr_arena_calloc(&f->arena, p->graph->values.n + 1, sizeof *f->slots);
-    if (!b->at || !b->bound || !f->slots) return CR_ENOMEM;
+    if (p->symbols.n) {
+        b->at = cr_arena_calloc(&f->arena, p->symbols.n, sizeof *b->at);
+        b->bound = cr_arena_calloc(&f->arena, p->symbols.n, sizeof *b->bound);
+        if (!b->at || !b->bound) return CR_ENOMEM;
+    }
+    f->slots = nvalues <= FEW_VALUES ? memset(few, 0, nvalues * sizeof *few)
+                                     : cr_arena_calloc(&f->arena, nvalues, sizeof *f->slots);
+    if (!f->slots) return CR_ENOMEM;
     CR_TRY(cr__plan_bind(b, inputs));
     cr_status status = CR_OK;
     for (size_t i = 0; i < p->ninputs && !status; i++) status = slot_set(&f->slots[p->inputs[i]], &inputs[i]);
     if (!status) status = run_steps(f);
     if (!status) status = give_results(f, results);
-    for (size_t v = 0; v < p->graph->values.n; v++) slot_clear(&f->slots[v]);
+    for (size_t v = 0; v < nvalues; v++) slot_clear(&f->slots[v]);
     return status;
 }
 

@@ -819,3 +819,36 @@ def test_a_signature_that_is_kept_is_a_real_one():
     assert compile(lambda x: (list(inspect.signature(f).parameters), x))(cases.x())[0] == ["x", "y"]
     assert compile(lambda x: (bool(inspect.signature(f).parameters), x))(cases.x())[0] is True
     assert compile(lambda x: (str(inspect.signature(f)), x))(cases.x())[0] == "(x, y=1)"
+
+
+def test_lines_of_nodes_as_frames_come_and_go():
+    """The text of an op's frames is written anew only inside of the frame that moved: it must say the same."""
+    def inner(x):
+        x = x + 1
+        return x * 2
+
+    def middle(x):
+        x = inner(x)
+        return inner(x) - 3
+
+    def outer(x):
+        x = x.exp()
+        x = middle(x)
+        x = middle(x).abs()
+        return inner(x)
+    compiled = cresset.compile(outer, backend="eager", fullgraph=True)
+    compiled(cresset.ones(2))
+    first = outer.__code__.co_firstlineno
+
+    def told(text):
+        lines = text.splitlines()
+        names = [line.rpartition(".")[2] for line in lines]
+        return [(name, int(line.split("line ")[1].split(",")[0]) - first) for name, line in zip(names, lines)]
+    nodes = [n for n in compiled._entries()[0]["graph"].nodes if n["kind"] == "call"]
+    inlined = [("inner", -7), ("inner", -6)]  # lines of inner, from the first of outer
+    twice = [[("middle", -3), inlined[0]], [("middle", -3), inlined[1]], [("middle", -2), inlined[0]],
+             [("middle", -2), inlined[1]], [("middle", -2)]]
+    want = [[("outer", 1)], *[[("outer", 2), *t] for t in twice], *[[("outer", 3), *t] for t in twice], [("outer", 3)],
+            *[[("outer", 4), i] for i in inlined]]
+    assert [told(n["origin"][0])[-len(w):] for n, w in zip(nodes, want, strict=True)] == want
+    assert [len(told(n["origin"][0])) for n in nodes] == [len(w) for w in want]
