@@ -393,6 +393,7 @@ bool cr_is_unchanged(const cr_known *k) {
             if (PyList_GET_ITEM(k->value, i) != PyTuple_GET_ITEM(k->before, i)) return false;
         return true;
     }
+    if (PyAnySet_CheckExact(k->value)) return cr_is_unchanged_set(k->value, k->before);
     PyObject *key_now, *value_now;
     if (PyODict_CheckExact(k->value)) { /* its order is its own */
         PyObject *keys = PySequence_Tuple(k->before);
@@ -481,15 +482,13 @@ static int look_at_graph(builder *b) {
     return 0;
 }
 
-/* Is a gradient recorded for some input? */
-static bool records(const builder *b) {
-    if (!(b->e->ambient & CR_AMBIENT_GRAD)) return false;
-    for (size_t i = 0; i < b->c->inputs.n; i++) {
+bool cr_capture_records(const cr_capture *c) {
+    for (size_t i = 0; i < c->inputs.n; i++) {
         size_t at;
-        if (!b->c->inputs.at[i].fake) continue; /* a number */
-        PyObject *wants = !cr_find_known(b->c, b->c->inputs.at[i].fake, &at)
+        if (!c->inputs.at[i].fake) continue; /* a number */
+        PyObject *wants = !cr_find_known(c, c->inputs.at[i].fake, &at)
                               ? NULL
-                              : PyObject_GetAttrString(b->c->known.at[at].real, "requires_grad");
+                              : PyObject_GetAttrString(c->known.at[at].real, "requires_grad");
         bool no = wants == Py_False;
         Py_XDECREF(wants);
         PyErr_Clear();
@@ -552,7 +551,7 @@ static int finish_graph(builder *b) {
         e->graph = NULL;
         return 0;
     }
-    e->records = records(b);
+    e->records = (e->ambient & CR_AMBIENT_GRAD) && cr_capture_records(b->c);
     e->shares = cr_body_aliases(e->graph, &result, &input, &other);
     status = cr_plan_create(e->graph, &e->plan);
     return status ? cr_py_fail(status) : 0;

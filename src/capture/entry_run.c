@@ -195,6 +195,11 @@ static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *cons
 
 static int set_part(const cr_effect *effect, PyObject *to, PyObject *made) {
     if (effect->read == CR_READ_CONTENTS) return PyCell_Set(to, made);
+    if (effect->read == CR_READ_CALLED) {
+        PyObject *result = PyObject_Call(to, made, NULL);
+        Py_XDECREF(result);
+        return result ? 0 : -1;
+    }
     if (effect->read == CR_READ_KEY && !made) return PyDict_DelItem(to, effect->key);
     if (effect->read == CR_READ_KEY) return PyDict_SetItem(to, effect->key, made);
     return PyObject_GenericSetAttr(to, effect->key, made);
@@ -238,7 +243,18 @@ static int set_items(PyObject *to, PyObject *made) {
     return failed ? -1 : 0;
 }
 
+/* What is gone is taken out, what is new comes in: what stays, stays where it is. */
+static int set_members(PyObject *to, PyObject *made) {
+    PyObject *gone = PyNumber_Subtract(to, made), *kept = gone ? PyNumber_InPlaceSubtract(to, gone) : NULL;
+    PyObject *all = kept ? PyNumber_InPlaceOr(to, made) : NULL;
+    Py_XDECREF(gone);
+    Py_XDECREF(kept);
+    Py_XDECREF(all);
+    return all ? 0 : -1;
+}
+
 static int set_contents(PyObject *to, PyObject *made) {
+    if (PySet_CheckExact(to)) return set_members(to, made);
     if (PyList_Check(to)) return PyList_SetSlice(to, 0, PY_SSIZE_T_MAX, made);
     if (PyODict_CheckExact(to)) { /* its methods keep its order */
         PyObject *cleared = PyObject_CallMethod(to, "clear", NULL);
@@ -253,7 +269,9 @@ static int set_contents(PyObject *to, PyObject *made) {
 /* What a change replaces. New reference; None: nothing. */
 static PyObject *replaced(const cr_effect *effect, PyObject *to) {
     if (effect->read == CR_READ_NONE)
-        return PyList_Check(to) ? PyList_GetSlice(to, 0, PY_SSIZE_T_MAX) : PyDict_Copy(to);
+        return PyList_Check(to)        ? PyList_GetSlice(to, 0, PY_SSIZE_T_MAX)
+               : PySet_CheckExact(to) ? PySet_New(to)
+                                      : PyDict_Copy(to);
     PyObject *before = cr_read_now((cr_read)effect->read, to, effect->key, 0);
     return Py_NewRef(before ? before : Py_None);
 }

@@ -145,7 +145,8 @@ static int get_by_descriptor(cr_capture *c, PyObject *self, PyObject *raw, int32
 int cr_bind_class_attribute(cr_capture *c, PyObject *self, PyObject *raw, int32_t source, PyObject **out) {
     PyTypeObject *kind = Py_TYPE(raw);
     PyObject *value, *payload = NULL;
-    if (kind == &PyFunction_Type || kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type) {
+    if (kind == &PyFunction_Type || kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type ||
+        cr_is_cached_type(kind)) {
         if (!(value = cr_wrap(c, raw, source))) return -1;
         if (kind == &PyMethodDescr_Type && !(payload = cr_payload(c, self)) && (PyErr_Occurred() || c->reason))
             return Py_DECREF(value), -1;
@@ -387,7 +388,7 @@ static int class_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObj
     int32_t source = cr_source(&c->guards, CR_READ_CLASS, cr_source_of(token), name, 0);
     if (source < 0) return -1;
     if (Py_IS_TYPE(raw, &PyFunction_Type) || Py_IS_TYPE(raw, &PyWrapperDescr_Type) ||
-        Py_IS_TYPE(raw, &PyMethodDescr_Type) || !Py_TYPE(raw)->tp_descr_get)
+        Py_IS_TYPE(raw, &PyMethodDescr_Type) || !Py_TYPE(raw)->tp_descr_get || cr_is_cached_type(Py_TYPE(raw)))
         return found(cr_wrap(c, raw, source), out);
     if (Py_IS_TYPE(raw, &PyStaticMethod_Type) || Py_IS_TYPE(raw, &PyClassMethod_Type)) {
         if (cr_guard_type(&c->guards, source, Py_TYPE(raw))) return -1;

@@ -18,11 +18,11 @@ typedef struct rule { const char *name; enum { ANY, CONSTANTS, SPECIAL } on; spe
 
 /* ---- those that look at tokens ---- */
 
-/* Of an abstract class of the standard library: what classes in C are counted among it is asked of it, and guarded by
- * the number that changes when any class is registered. 2: it is no such class, or the other is not written in C. */
+/* Of an abstract class of the standard library: what classes are counted among it is asked of it, and guarded by the
+ * number that changes when any class is registered; a class in Python that is asked about is guarded, too. 2: it is no
+ * such class. */
 static int is_registered(cr_capture *c, PyTypeObject *type, PyObject *of) {
-    if (strcmp(Py_TYPE(of)->tp_name, "ABCMeta") || Py_TYPE(of) == &PyType_Type || cr_is_python_class(type))
-        return 2;
+    if (strcmp(Py_TYPE(of)->tp_name, "ABCMeta") || Py_TYPE(of) == &PyType_Type) return 2;
     PyObject *module = PyObject_GetAttrString(of, "__module__");
     bool known = module && PyUnicode_Check(module) &&
                  (!PyUnicode_CompareWithASCIIString(module, "collections.abc") ||
@@ -237,7 +237,8 @@ static int call_protocol(cr_capture *c, cr_call_frame *f, const arguments *a, co
     int r = cr_call_special(c, f, a->at[0], name, NULL, 0);
     if (r < 1) return r;
     PyObject *operand = cr_operand(c, a->at[0]);
-    *out = operand ? real(operand) : NULL;
+    bool ordered = real == PyObject_GetIter;
+    *out = operand && !(ordered && cr_refuse_order(c, operand)) ? real(operand) : NULL;
     Py_XDECREF(operand);
     return *out ? 1 : -1;
 }
@@ -494,7 +495,9 @@ static bool calls_back(PyObject *callable) {
 static PyObject *iterable(cr_capture *c, cr_call_frame *f, PyObject *value) {
     PyObject *iterator = NULL;
     int r = cr_call_special_now(c, f, value, "__iter__", NULL, 0, &iterator);
-    return r == 1 ? cr_operand(c, value) : iterator;
+    PyObject *operand = r == 1 ? cr_operand(c, value) : iterator;
+    if (operand && cr_refuse_order(c, operand)) Py_CLEAR(operand);
+    return operand;
 }
 
 /* Does it go through its positional argument number k of n? What it stores or gives back, it must get as it is. */
@@ -656,6 +659,8 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     if (makes_tensor(callable)) return make_tensor(c, f, callable, &a);
     if (is_item_of_dict(c, callable, &a))
         return cr_give(c, f, cr_wrap_read(c, CR_READ_KEY, cr_source_of(args[0]), cr_real(args[0]), args[1], 0));
+    int keyed = cr_call_with_key(c, callable, &a, &out);
+    if (keyed) return keyed < 0 ? -1 : cr_give(c, f, out);
     int on = rule_of(callable, &a, &written);
     if (on < 0 && c->tracer && (cr_strict_drops(callable) || discards_nothing(callable, &a)))
         return cr_give(c, f, Py_NewRef(Py_None));
@@ -680,6 +685,9 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
                          (!of_container && PyList_Check(args[k]) && !cr_is_constant(args[k]));
         if (is_python(args[k]) && !of_container && !calls_back(callable))
             return refuse(c, callable, " with a Python function");
+        if (k < nargs && iterates_over(callable, k, nargs) && cr_refuse_order(c, args[k])) return -1;
+        if (PyDict_Check(args[k]) && iterates_over(callable, k, nargs) && of_container && cr_has_objects(c, args[k]))
+            return refuse(c, callable, " with objects as keys");
         if (on == CONSTANTS && !cr_is_constant(args[k]))
             return refuse(c, callable, " on something that is no constant");
     }

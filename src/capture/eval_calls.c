@@ -228,12 +228,54 @@ int cr_call_special_now(cr_capture *c, cr_call_frame *f, PyObject *token, const 
     return 0;
 }
 
-/* May an object from outside have lost its last reference in the program? Nothing is dropped while it is captured. */
-static bool may_have_dropped(const cr_capture *c) {
-    if (c->midway || c->stores.n) return true;
+/* A function that torch.jit.script() or trace() compiled carries the one that it was made of. */
+static int call_scripted(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
+                         PyObject *kwnames) {
+    PyObject *name = PyUnicode_InternFromString("_torchdynamo_inline"), *function = NULL;
+    int r = name ? cr_own_attribute(c, token, name, &function) : -1;
+    if (r == 1) r = cr_call_value(c, f, function, args, nargs, kwnames);
+    else if (!r) r = cr_break(c, "a function of torch.jit is called that is not known in Python");
+    Py_XDECREF(name);
+    Py_XDECREF(function);
+    return r;
+}
+
+/* Is something gone from a container from outside that may hold others? */
+static bool has_lost(const cr_known *k) {
+    if (!k->before || cr_is_unchanged(k)) return false;
+    PyObject *items = PyDict_Check(k->before) ? PyDict_Values(k->before) : Py_NewRef(k->before);
+    PyObject *now = PyDict_Check(k->value) ? PyDict_Values(k->value) : PySequence_List(k->value);
+    bool lost = !items || !now;
+    for (Py_ssize_t i = 0; !lost && i < PySequence_Fast_GET_SIZE(items); i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(items, i);
+        lost = !cr_is_constant(item);
+        for (Py_ssize_t j = 0; lost && j < PyList_GET_SIZE(now); j++) lost = PyList_GET_ITEM(now, j) != item;
+    }
+    Py_XDECREF(items);
+    Py_XDECREF(now);
+    PyErr_Clear();
+    return lost;
+}
+
+/* May what was set so far drop this object? What an old value holds goes with it; a number or a text holds nothing.
+ * One that the program has by another way, too (`had`), is held there. */
+static bool may_drop(const cr_capture *c, PyObject *referent, bool had) {
+    for (size_t i = 0; i < c->stores.n; i++) {
+        const cr_store *s = &c->stores.at[i];
+        PyObject *old = cr_read_now((cr_read)s->read, s->real, s->key, 0);
+        if (old && !cr_is_constant(old) && (old == referent || !had || !cr_is_tensor_value(old))) return true;
+    }
     for (size_t i = 0; i < c->known.n; i++)
-        if (c->known.at[i].before && !cr_is_unchanged(&c->known.at[i])) return true;
-    return false;
+        if (has_lost(&c->known.at[i])) return true;
+    return c->midway;
+}
+
+static int call_weak_reference(cr_capture *c, cr_call_frame *f, PyObject *token) {
+    PyObject *real = cr_real(token), *now = cr_read_now(CR_READ_REFERENT, real, NULL, 0);
+    if (may_drop(c, now, now && now != Py_None && cr_is_known_object(c, now)))
+        return cr_break(c, "a weak reference is read behind a break, or behind a change");
+    PyObject *referent = cr_wrap_read(c, CR_READ_REFERENT, cr_source_of(token), real, NULL, 0);
+    return referent ? cr_push(f, referent), 0 : -1;
 }
 
 static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
@@ -247,7 +289,7 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
         int foreign = cr_call_foreign(c, f, real, &(cr_arguments){ args, nargs, kwnames });
         if (foreign == 1 && c->tracer && cr_strict_drops(real)) return cr_push(f, Py_NewRef(Py_None)), 0;
         if (foreign == 1) return cr_push_call(c, token, args, nargs, kwnames);
-        PyObject *code = PyFunction_GET_CODE(real);
+        PyObject *code = PyFunction_GET_CODE(real); /* that of a stand-in's is guarded, too */
         return foreign || cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_CODE, code) ? -1 : 0;
     }
     if (PyMethod_Check(real)) return call_method_token(c, f, token, args, nargs, kwnames);
@@ -257,18 +299,14 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
         Py_XDECREF(inner);
         return r;
     }
-    if (PyWeakref_CheckRefExact(real) && !nargs && !kwnames) {
-        if (c->midway || c->stores.n) /* what is dropped here goes only when the call has ended */
-            return cr_break(c, "a weak reference is read behind a break, or behind a change");
-        if (may_have_dropped(c)) return cr_break(c, "a weak reference is followed after something was dropped");
-        PyObject *referent = cr_wrap_read(c, CR_READ_REFERENT, cr_source_of(token), real, NULL, 0);
-        return referent ? cr_push(f, referent), 0 : -1;
-    }
+    if (PyWeakref_CheckRefExact(real) && !nargs && !kwnames) return call_weak_reference(c, f, token);
+    if (!strcmp(Py_TYPE(real)->tp_name, "ScriptFunction"))
+        return call_scripted(c, f, token, args, nargs, kwnames);
     if (cr_is_partial_type(Py_TYPE(real)))
         return cr_call_partial(c, f, token, &(cr_arguments){ args, nargs, kwnames });
     if (cr_is_getter_type(Py_TYPE(real)))
         return cr_call_getter(c, f, token, &(cr_arguments){ args, nargs, kwnames });
-    if (!strcmp(Py_TYPE(real)->tp_name, "functools._lru_cache_wrapper"))
+    if (cr_is_cached_type(Py_TYPE(real)))
         return cr_call_cached(c, f, token, &(cr_arguments){ args, nargs, kwnames });
     if (PyType_Check(real)) return cr_construct(c, f, token, args, nargs, kwnames);
     int r = call_special(c, f, token, "__call__", args, nargs, kwnames);
@@ -345,7 +383,8 @@ HANDLER(CALL_FUNCTION_EX) {
     PyObject *given_kwargs = i->arg & 1 ? cr_pop(f) : NULL, *given = cr_pop(f);
     PyObject *upper = cr_pop(f), *lower = cr_pop(f), *callable = CR_CALLABLE_FIRST ? lower : upper;
     PyObject *kwargs = given_kwargs ? cr_operand(c, given_kwargs) : NULL;
-    PyObject *operand = cr_operand(c, given), *args = operand ? PySequence_Tuple(operand) : NULL, *names = NULL, *key;
+    PyObject *operand = cr_operand(c, given), *names = NULL, *key;
+    PyObject *args = operand && !cr_refuse_order(c, operand) ? PySequence_Tuple(operand) : NULL;
     PyObject **values = NULL, *value;
     int r = -1;
     Py_ssize_t n = args ? PyTuple_GET_SIZE(args) : 0, k = 0;

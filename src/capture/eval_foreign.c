@@ -73,6 +73,25 @@ static int answer_overrides(cr_capture *c, cr_call_frame *f, PyObject *callable,
     return cr_give(c, f, Py_NewRef(Py_False));
 }
 
+/* A function of the front end's own, read as anybody would. */
+static PyObject *stand_in(cr_capture *c, PyObject *name) {
+    PyObject *module = PyUnicode_InternFromString(c->frontend->stand_ins), *value = NULL;
+    PyObject *imported = module ? PyImport_Import(module) : NULL;
+    int32_t at = imported ? cr_source(&c->guards, CR_READ_MODULE, 0, module, 0) : CR_NO_SLOT;
+    if (at >= 0) at = cr_source(&c->guards, CR_READ_NAMESPACE, at, NULL, 0);
+    if (at >= 0) value = cr_wrap_read(c, CR_READ_KEY, at, PyModule_GetDict(imported), name, 0);
+    Py_XDECREF(module);
+    Py_XDECREF(imported);
+    return value;
+}
+
+static int call_instead(cr_capture *c, cr_call_frame *f, PyObject *name, const cr_arguments *a) {
+    PyObject *function = stand_in(c, name);
+    int r = function ? cr_call_value(c, f, function, a->at, a->n, a->kwnames) : -1;
+    Py_XDECREF(function);
+    return r;
+}
+
 static int call_row(cr_capture *c, cr_call_frame *f, cr_row_kind kind, PyObject *callable, PyObject *object,
                     const cr_arguments *a) {
     bool before;
@@ -86,6 +105,11 @@ static int call_row(cr_capture *c, cr_call_frame *f, cr_row_kind kind, PyObject 
     case CR_ROW_GET_GRAD: return cr_give(c, f, PyBool_FromLong(cr_ambient_get()->grad));
     case CR_ROW_SET_GRAD: return cr_switch_grad(c, a, &before) ? -1 : cr_give(c, f, Py_NewRef(Py_None));
     case CR_ROW_EXPORTS: return c->tracer ? cr_call_run(c, f, object, a) : 1;
+    case CR_ROW_UNRECORDED:
+        if (cr_ambient_get()->grad && cr_capture_records(c))
+            return refuse(c, callable, "where gradients are recorded: its backward is its own");
+        /* fall through */
+    case CR_ROW_STANDS_IN: return call_instead(c, f, object, a);
     default: return 1;
     }
 }

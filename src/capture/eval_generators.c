@@ -213,10 +213,11 @@ HANDLER(RETURN_GENERATOR) {
     c->frame = f->back;
     PyObject *instead = f->instead;
     f->instead = NULL;
-    if (instead) { /* __init__ or __setattr__ that is a generator */
-        Py_DECREF(g);
+    if (instead || (f->gives != CR_GIVES_ANYTHING && f->gives != CR_GIVES_ITERATOR && f->gives != CR_GIVES_ITSELF)) {
+        Py_DECREF(g); /* __init__, __setattr__ or __len__ that is a generator */
         return cr_break(c, "a special method is a generator");
     }
+    f->gives = CR_GIVES_ANYTHING; /* that was about the generator, not about what it returns in the end */
     cr_push(f->back, (PyObject *)g);
     return 0;
 }

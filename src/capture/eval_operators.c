@@ -74,6 +74,10 @@ static bool shows(PyObject *a, PyObject *b) {
 /* Objects whose class adds methods to a container are that container. */
 static PyObject *operate(cr_capture *c, int op, PyObject *a, PyObject *b) {
     PyObject *left = op < 13 ? cr_operand(c, a) : Py_NewRef(a), *right = cr_operand(c, b);
+    if (left && right && (cr_has_objects(c, left) || cr_has_objects(c, right))) {
+        cr_break(c, "an operator works on sets or dicts that have objects in them as items or keys");
+        Py_CLEAR(left);
+    }
     PyObject *result = left && right ? operators[op](left, right) : NULL;
     Py_XDECREF(left);
     Py_XDECREF(right);
@@ -100,6 +104,10 @@ static PyObject *compare(cr_capture *c, cr_call_frame *f, int op, PyObject *a, P
     if (cr_compare_by_method(c, f, op, a, b, &result)) return result;
     PyObject *left = cr_operand(c, a), *right = cr_operand(c, b);
     c->on_tensors = is_recorded(a) || is_recorded(b);
+    if (left && right && (cr_has_objects(c, left) || cr_has_objects(c, right))) {
+        cr_break(c, "sets or dicts are compared that have objects in them as items or keys");
+        Py_CLEAR(left);
+    }
     result = left && right ? PyObject_RichCompare(left, right, op) : NULL;
     Py_XDECREF(left);
     Py_XDECREF(right);
@@ -187,7 +195,8 @@ HANDLER(CONTAINS_OP) {
             found = is_among(c, f, operand, item);
         } else if (operand) {
             PyObject *key = key_of(c, operand, item);
-            found = key ? PySequence_Contains(operand, key) : -1;
+            found = key && !cr_begin_key(c, operand, key) ? PySequence_Contains(operand, key) : -1;
+            cr_end_key();
             Py_XDECREF(key);
         } else {
             found = -1;
@@ -212,7 +221,8 @@ static PyObject *dict_item(cr_capture *c, PyObject *dict, PyObject *key) {
  * has the key, or no such method; -1. */
 static int call_missing(cr_capture *c, cr_call_frame *f, PyObject *object, PyObject *items, PyObject *key) {
     if (!PyDict_Check(items)) return 1;
-    int has = PyDict_Contains(items, key);
+    int has = cr_begin_key(c, items, key) ? -1 : PyDict_Contains(items, key);
+    cr_end_key();
     return has ? has : cr_call_special(c, f, object, "__missing__", &key, 1);
 }
 
@@ -229,7 +239,8 @@ HANDLER(BINARY_SUBSCR) {
         if (!key) return Py_DECREF(operand), Py_DECREF(container), -1;
         int missing = operand && cr_is_token(container) ? call_missing(c, f, container, operand, key) : 1;
         if (missing < 1) return Py_XDECREF(operand), Py_DECREF(key), Py_DECREF(container), missing;
-        result = operand ? PyObject_GetItem(operand, key) : NULL;
+        result = operand && !cr_begin_key(c, operand, key) ? PyObject_GetItem(operand, key) : NULL;
+        cr_end_key();
         Py_XDECREF(operand);
     }
     Py_DECREF(key);
@@ -252,7 +263,9 @@ HANDLER(STORE_SUBSCR) {
     c->on_tensors = is_recorded(given) || is_recorded(key);
     int failed = cr_set_item_by_method(c, f, given, key, value);
     if (failed == 1 && (container = cr_operand(c, given))) Py_SETREF(key, key_of(c, container, key));
-    if (failed == 1) failed = container && key ? PyObject_SetItem(container, key, value) : -1;
+    if (failed == 1)
+        failed = container && key && !cr_begin_key(c, container, key) ? PyObject_SetItem(container, key, value) : -1;
+    cr_end_key();
     Py_XDECREF(container);
     Py_XDECREF(key);
     Py_DECREF(given);
@@ -267,7 +280,9 @@ HANDLER(DELETE_SUBSCR) {
     PyObject *key = cr_pop(f), *given = cr_pop(f), *container = NULL;
     int failed = cr_set_item_by_method(c, f, given, key, NULL);
     if (failed == 1 && (container = cr_operand(c, given))) Py_SETREF(key, key_of(c, container, key));
-    if (failed == 1) failed = container && key ? PyObject_DelItem(container, key) : -1;
+    if (failed == 1)
+        failed = container && key && !cr_begin_key(c, container, key) ? PyObject_DelItem(container, key) : -1;
+    cr_end_key();
     Py_XDECREF(container);
     Py_XDECREF(key);
     Py_DECREF(given);
@@ -300,19 +315,20 @@ HANDLER(BUILD_LIST) {
     return cr_push(f, list), 0;
 }
 
-/* The order of a set of tensors is that of their addresses. */
 static int set_add(cr_capture *c, PyObject *set, PyObject *given) {
     PyObject *item = cr_settled(c, given);
-    int failed = !item                              ? -1
-                 : !c->plain && !cr_is_constant(item) ? cr_break(c, "something that is no constant is put into a set")
-                                                    : PySet_Add(set, item);
+    bool fits = item && (c->plain || cr_is_constant(item) || cr_is_token(item) || cr_is_tensor_value(item));
+    if (item && !fits) cr_break(c, "something that is no constant is put into a set");
+    int failed = fits && !cr_begin_key(c, set, item) ? PySet_Add(set, item) : -1;
+    cr_end_key();
     Py_XDECREF(item);
     return failed;
 }
 
 static int put(cr_capture *c, PyObject *dict, PyObject *given, PyObject *value) {
     PyObject *key = cr_settled(c, given);
-    int failed = key ? PyDict_SetItem(dict, key, value) : -1;
+    int failed = key && !cr_begin_key(c, dict, key) ? PyDict_SetItem(dict, key, value) : -1;
+    cr_end_key();
     Py_XDECREF(key);
     return failed;
 }
@@ -452,13 +468,14 @@ static PyObject *items_of(cr_capture *c, PyObject *value) {
     int r = cr_call_special_now(c, c->frame, value, "__iter__", NULL, 0, &iterator);
     PyObject *operand = r == 1 ? cr_operand(c, value) : iterator;
     c->on_tensors = operand && cr_is_tensor_value(operand);
-    PyObject *list = operand ? PySequence_List(operand) : NULL;
+    PyObject *list = operand && !cr_refuse_order(c, operand) ? PySequence_List(operand) : NULL;
     Py_XDECREF(operand);
     return list;
 }
 
 HANDLER(LIST_EXTEND) {
-    PyObject *given = cr_pop(f), *items = cr_is_token(given) ? items_of(c, given) : Py_NewRef(given);
+    PyObject *given = cr_pop(f);
+    PyObject *items = cr_is_token(given) || PyAnySet_Check(given) ? items_of(c, given) : Py_NewRef(given);
     int failed = items ? add_all(cr_peek(f, i->arg), "extend", items) : -1;
     Py_XDECREF(items);
     Py_DECREF(given);
@@ -475,10 +492,38 @@ HANDLER(SET_UPDATE) {
     return failed;
 }
 
+/* What `**` takes of an object: a dict's own items where it is gone through as a dict, else keys() and [] of each. */
+static PyObject *mapping_of(cr_capture *c, cr_call_frame *f, PyObject *value) {
+    PyObject *operand = cr_operand(c, value), *name, *method = NULL, *keys = NULL, *list = NULL, *dict = NULL;
+    if (!operand || !cr_is_token(operand)) return operand;
+    bool is_dict = PyDict_Check(cr_real(value)) && Py_TYPE(cr_real(value))->tp_iter == PyDict_Type.tp_iter;
+    if (is_dict || !(name = PyUnicode_InternFromString("keys"))) return operand;
+    Py_DECREF(operand);
+    if (cr_look_up(c, f, value, name, &method) == 1) keys = cr_call_now(c, f, method, NULL, 0, NULL);
+    if (keys) list = items_of(c, keys);
+    if (list) dict = PyDict_New();
+    for (Py_ssize_t k = 0; dict && k < PyList_GET_SIZE(list); k++) {
+        PyObject *key = PyList_GET_ITEM(list, k), *item = NULL;
+        int r = cr_call_special_now(c, f, value, "__getitem__", &key, 1, &item);
+        if (r == 1)
+            cr_break(c, "an object of class %s has keys() but no [] in Python", Py_TYPE(cr_real(value))->tp_name);
+        if (!item || PyDict_SetItem(dict, key, item)) Py_CLEAR(dict);
+        Py_XDECREF(item);
+    }
+    Py_DECREF(name);
+    Py_XDECREF(method);
+    Py_XDECREF(keys);
+    Py_XDECREF(list);
+    if (!dict && !PyErr_Occurred() && !c->reason) cr_break(c, "** is asked of an object that has no keys()");
+    return dict;
+}
+
 HANDLER(DICT_UPDATE) {
     if (refuse_begun(c, cr_peek(f, i->arg + 1))) return -1;
-    PyObject *given = cr_pop(f), *items = cr_operand(c, given);
-    int failed = items ? PyDict_Update(cr_peek(f, i->arg), items) : -1;
+    PyObject *given = cr_pop(f), *items = mapping_of(c, f, given), *to = cr_peek(f, i->arg);
+    if (items && PyDict_GET_SIZE(to) && cr_has_objects(c, items))
+        items = (cr_break(c, "dicts are put together that have objects as keys"), Py_DECREF(items), NULL);
+    int failed = items ? PyDict_Update(to, items) : -1;
     Py_XDECREF(items);
     Py_DECREF(given);
     return failed;
@@ -499,7 +544,7 @@ static int merge(PyObject *dict, PyObject *items) {
 
 HANDLER(DICT_MERGE) {
     if (refuse_begun(c, cr_peek(f, i->arg + 1))) return -1;
-    PyObject *given = cr_pop(f), *items = cr_operand(c, given);
+    PyObject *given = cr_pop(f), *items = mapping_of(c, f, given);
     int failed = items ? merge(cr_peek(f, i->arg), items) : -1;
     if (failed && c->plain) { /* as CPython words it, near enough: the class is what a program sees */
         PyErr_Clear();
@@ -552,7 +597,7 @@ HANDLER(GET_ITER) {
     if (inlined < 1) return Py_DECREF(value), inlined;
     operand = cr_operand(c, value);
     c->on_tensors = operand && cr_is_tensor_value(operand);
-    PyObject *iterator = operand ? PyObject_GetIter(operand) : NULL;
+    PyObject *iterator = operand && !cr_refuse_order(c, operand) ? PyObject_GetIter(operand) : NULL;
     Py_XDECREF(operand);
     Py_DECREF(value);
     return iterator ? cr_push(f, iterator), 0 : -1;

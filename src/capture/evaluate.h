@@ -49,7 +49,7 @@ typedef struct cr_known {
 typedef struct cr_store {
     PyObject *real;   /* owned: the object, cell or globals */
     int32_t source;   /* its slot */
-    uint8_t read;     /* how it is read: CR_READ_ATTRIBUTE, CR_READ_CONTENTS, CR_READ_KEY */
+    uint8_t read;     /* how it is read: CR_READ_ATTRIBUTE, CR_READ_CONTENTS, CR_READ_KEY; CR_READ_CALLED: a call */
     PyObject *key;    /* owned, interned; NULL: a cell's */
     PyObject *value;  /* owned; CR_DELETED: it is deleted */
 } cr_store;
@@ -119,6 +119,7 @@ typedef struct cr_capture {
     int unfinished;         /* generators that wait inside of `try` or `with` */
     bool disposing;
     bool midway;            /* it begins with a frame: nobody else may have what its variables hold */
+    bool looks_only_at_code; /* whatever else it reads ends it */
     bool finalizes;         /* an object from outside has code that runs when it is dropped */
     int nesting;            /* of the containers that are walked through */
     cr_trace *trace;
@@ -180,6 +181,7 @@ bool cr_is_known_object(const cr_capture *c, PyObject *real); /* from outside, a
 /* Notes what is set (CR_DELETED: deleted). `value` is not taken over. -1: exception. */
 int cr_add_store(cr_capture *c, cr_read read, PyObject *real, int32_t source, PyObject *key, PyObject *value);
 bool cr_find_known(const cr_capture *c, PyObject *value, size_t *index);
+bool cr_capture_records(const cr_capture *c); /* does some tensor from outside want a gradient? (entry.c) */
 bool cr_is_unchanged(const cr_known *k); /* has a copy (k->before) the contents that it had? (entry.c) */
 /* An object that the program makes: `type` is its class as a value, `real` an empty object of it (taken over). */
 PyObject *cr_token_made(PyObject *type, PyObject *real, PyObject *payload);
@@ -253,8 +255,11 @@ int cr_call_run(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_ar
 /* The same of a function in C that another one stands in for. */
 int cr_call_substituted(cr_capture *c, cr_call_frame *f, PyObject *builtin, PyObject *const *args, Py_ssize_t nargs,
                         PyObject *kwnames);
-/* A call of a function with lru_cache: by the rule of the function inside, which alone promises what the cache has. */
+/* A call of a function with lru_cache: by the rule of the function inside, where it has one. */
 int cr_call_cached(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
+/* The same by what the cache has. (eval_cached.c) */
+int cr_call_by_cache(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *inner, const cr_arguments *a);
+bool cr_is_cached_type(const PyTypeObject *type);
 /* inspect.signature() of a function (eval_signature.c). 1: it is another call. And an attribute of what it gives. */
 int cr_call_signature(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
 bool cr_is_signature(PyObject *value);
@@ -358,6 +363,23 @@ bool cr_is_enumeration(PyTypeObject *type);
 /* A value that C code may iterate over or look into: dicts from outside are unfolded, objects whose class adds methods
  * to a container are that container, members of enumerations of texts and ints those. New reference. */
 PyObject *cr_operand(cr_capture *c, PyObject *value);
+
+/* ---- sets, and objects as keys (eval_sets.c) ---- */
+extern bool cr_hashing; /* may tokens be hashed? Only between the next two */
+/* Before and after a dict or set looks for this key, or gets it: where it is an object, that it is another than those
+ * there is guarded. -1: exception or break. */
+int cr_begin_key(cr_capture *c, PyObject *container, PyObject *key);
+void cr_end_key(void);
+bool cr_is_hashed_by_address(PyObject *token);
+/* A method in C that takes such a key first, called. 1: *out; 0: it is none, or the key is no object; -1. */
+int cr_call_with_key(cr_capture *c, PyObject *callable, const cr_arguments *a, PyObject **out);
+/* Has it objects as keys or items? Which of those of two containers are one is not known. */
+bool cr_has_objects(const cr_capture *c, PyObject *container);
+/* Is it a set whose order the program must not see? Then a break, -1. Else 0. */
+int cr_refuse_order(cr_capture *c, PyObject *set);
+/* A set from outside as one of values, *before its items in its order. New references. */
+PyObject *cr_copy_of_set(cr_capture *c, PyObject *real, int32_t source, PyObject **before);
+bool cr_is_unchanged_set(PyObject *set, PyObject *before);
 
 /* ---- what classes answer in Python (eval_methods.c): 1: *out; 0: they do not; -1 ---- */
 int cr_operator_by_method(cr_capture *c, cr_call_frame *f, int op, PyObject *a, PyObject *b, PyObject **out);

@@ -23,7 +23,7 @@ void cr_guards_dispose(cr_guards *g) {
         else if (row->check == CR_HOLDS_SHARING) cr_sharing_free(row->u.sharers);
         else if (row->check == CR_HOLDS_NUMBERS) cr_numbers_free(row->u.numbers);
         else if (row->check == CR_HOLDS_IS || row->check == CR_HOLDS_CONSTANT || row->check == CR_HOLDS_CODE ||
-                 row->check == CR_HOLDS_KEYS)
+                 row->check == CR_HOLDS_KEYS || row->check == CR_HOLDS_CACHED)
             Py_XDECREF(row->u.object);
     }
     cr_vec_dispose(&g->rows);
@@ -94,6 +94,14 @@ static PyObject *dict_entry(PyObject *dict, int32_t index) {
     return NULL;
 }
 
+/* As sets are gone through. What was taken out leaves an entry whose hash is -1. */
+static PyObject *set_member(PyObject *set, int32_t index) {
+    const PySetObject *s = (PySetObject *)set;
+    for (Py_ssize_t i = 0; i <= s->mask; i++)
+        if (s->table[i].key && s->table[i].hash != -1 && !index--) return s->table[i].key;
+    return NULL;
+}
+
 static PyObject *function_part(cr_read read, PyObject *parent, PyObject *key, int32_t index) {
     PyFunctionObject *f = (PyFunctionObject *)parent;
     cr_place slot = { NULL, 0 };
@@ -133,6 +141,7 @@ static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key,
     case CR_READ_KEY: return cr_dict_peek(parent, key, slot);
     case CR_READ_ITEM: return tuple_or_list_item(parent, index);
     case CR_READ_ENTRY: return dict_entry(parent, index);
+    case CR_READ_MEMBER: return set_member(parent, index);
     case CR_READ_CONTENTS: return PyCell_GET(parent);
     case CR_READ_INNER: return cr_inner_function(parent);
     case CR_READ_FIELD: return *(PyObject **)((char *)parent + index);
@@ -192,7 +201,8 @@ static int add(cr_guards *g, cr_guard row) {
     for (size_t i = g->rows.n > NEAR ? g->rows.n - NEAR : 0; i < g->rows.n; i++) {
         if (!is_equal(&g->rows.at[i], &row)) continue;
         Py_XDECREF(row.key);
-        if (row.check != CR_HOLDS_TYPE && row.check != CR_HOLDS_LENGTH && row.check != CR_HOLDS_CLASS)
+        if (row.check != CR_HOLDS_TYPE && row.check != CR_HOLDS_LENGTH && row.check != CR_HOLDS_CLASS &&
+            row.check != CR_HOLDS_MEMBERS)
             Py_XDECREF(row.u.object);
         return 0;
     }
@@ -290,6 +300,7 @@ static bool may_move(const cr_guard *row) {
     case CR_HOLDS_LENGTH:
     case CR_HOLDS_COUNT:
     case CR_HOLDS_KEYS:
+    case CR_HOLDS_MEMBERS:
     case CR_HOLDS_CODE: return row->read == CR_READ_NONE;
     default: return false; /* it looks at other slots, or at none */
     }
@@ -363,7 +374,9 @@ static inline bool holds(const cr_guard *row, PyObject *o, PyObject *const *slot
     case CR_HOLDS_LENGTH: return Py_TYPE(o) == row->u.type && Py_SIZE(o) == row->number;
     case CR_HOLDS_COUNT: return PyDict_Check(o) && PyDict_GET_SIZE(o) == row->number;
     case CR_HOLDS_KEYS: return cr_holds_keys(o, row->u.object);
+    case CR_HOLDS_MEMBERS: return Py_TYPE(o) == row->u.type && PySet_GET_SIZE(o) == row->number;
     case CR_HOLDS_CODE: return PyFunction_Check(o) && ((PyFunctionObject *)o)->func_code == row->u.object;
+    case CR_HOLDS_CACHED: return cr_cache_holds(o, row->u.object);
     case CR_HOLDS_NO_KEY: return lacks_key(o, row->key);
     case CR_HOLDS_NO_ATTRIBUTE: return lacks_attribute(o, row->key);
     case CR_HOLDS_ABSENT: return !o;
@@ -424,6 +437,7 @@ static PyObject *source_text(const cr_guards *g, int32_t slot) {
     case CR_READ_CLASS: text = PyUnicode_FromFormat("%U.%U", parent, row->key); break;
     case CR_READ_DICT: text = PyUnicode_FromFormat("%U.__dict__", parent); break;
     case CR_READ_KEY: text = PyUnicode_FromFormat("%U[%R]", parent, row->key); break;
+    case CR_READ_MEMBER: text = PyUnicode_FromFormat("item %d of %U", row->index, parent); break;
     case CR_READ_ITEM:
     case CR_READ_ENTRY: text = PyUnicode_FromFormat("%U[%d]", parent, row->index); break;
     case CR_READ_GLOBALS: text = PyUnicode_FromFormat("the globals of %U", parent); break;
@@ -539,8 +553,10 @@ PyObject *cr_guard_text(const cr_guards *g, size_t at) {
     case CR_HOLDS_CLASS: text = PyUnicode_FromFormat("%U is the class, unchanged, that it was", source); break;
     case CR_HOLDS_TENSOR: text = PyUnicode_FromFormat("%U has the sizes, strides and dtype it had", source); break;
     case CR_HOLDS_LENGTH:
+    case CR_HOLDS_MEMBERS:
     case CR_HOLDS_COUNT: text = PyUnicode_FromFormat("%U has %d items", source, row->number); break;
     case CR_HOLDS_KEYS: text = PyUnicode_FromFormat("%U has the keys %R", source, row->u.object); break;
+    case CR_HOLDS_CACHED: text = PyUnicode_FromFormat("%U has the result that it had", source); break;
     case CR_HOLDS_CODE: text = PyUnicode_FromFormat("%U has the code it had", source); break;
     case CR_HOLDS_NO_KEY: text = PyUnicode_FromFormat("%U has no %R", source, row->key); break;
     case CR_HOLDS_NO_ATTRIBUTE:

@@ -33,6 +33,7 @@ typedef enum cr_read {
     CR_READ_KEY,        /* a dict's item, `key` an exact str */
     CR_READ_ITEM,       /* item `index` of a tuple or list */
     CR_READ_ENTRY,      /* value number `index` of a dict whose keys are guarded (CR_HOLDS_KEYS) */
+    CR_READ_MEMBER,     /* item `index` of a set, in its order */
     CR_READ_GLOBALS, CR_READ_BUILTINS, /* of a function */
     CR_READ_DEFAULTS,   /* the default that is `index` before the end */
     CR_READ_KWDEFAULTS, /* the default of keyword `key` */
@@ -43,7 +44,8 @@ typedef enum cr_read {
     CR_READ_METHOD_FUNCTION, CR_READ_METHOD_SELF,
     CR_READ_NAMESPACE,  /* a module's dict */
     CR_READ_WRAPPED,    /* what a compiled callable was made of */
-    CR_READ_REFERENT    /* what a weak reference refers to; None when it is gone */
+    CR_READ_REFERENT,   /* what a weak reference refers to; None when it is gone */
+    CR_READ_CALLED      /* no guard's: of effects, what is called with the arguments in a tuple */
 } cr_read;
 
 typedef enum cr_holds {
@@ -56,7 +58,9 @@ typedef enum cr_holds {
     CR_HOLDS_LENGTH,   /* exact type, `number` items */
     CR_HOLDS_COUNT,    /* a dict (or subclass) of `number` items */
     CR_HOLDS_KEYS,     /* a dict with these keys in this order */
+    CR_HOLDS_MEMBERS,  /* a set of this exact type, `number` items */
     CR_HOLDS_CODE,     /* a function with this code */
+    CR_HOLDS_CACHED,   /* the dict of an lru_cache that has this: cr_cache_holds() */
     CR_HOLDS_NO_KEY, CR_HOLDS_NO_ATTRIBUTE,
     CR_HOLDS_ABSENT,   /* the read gives nothing (no defaults, an empty cell) */
     CR_HOLDS_REGISTRATIONS, /* no class was registered with an abstract one since */
@@ -72,8 +76,8 @@ typedef struct cr_guard {
     int32_t number;     /* of the check */
     PyObject *key;      /* of the read or of NO_KEY, NO_ATTRIBUTE; owned, interned */
     union {
-        PyObject *object; /* owned: IS, CONSTANT, CODE, KEYS */
-        PyTypeObject *type; /* TYPE, LENGTH: compared only */
+        PyObject *object; /* owned: IS, CONSTANT, CODE, KEYS, CACHED */
+        PyTypeObject *type; /* TYPE, LENGTH, MEMBERS: compared only */
         cr_stamp *stamp;  /* owned */
         struct cr_sharers *sharers; /* owned */
         cr_numbers *numbers; /* owned */
@@ -131,6 +135,7 @@ PyObject *cr_read_now(cr_read read, PyObject *parent, PyObject *key, int32_t ind
 /* Checks move into the rows that read their slots: fewer rows. Once, when all are made. */
 void cr_guards_compact(cr_guards *g);
 bool cr_holds_keys(PyObject *dict, PyObject *keys); /* a dict or OrderedDict: these, in this order? */
+bool cr_cache_holds(PyObject *cache, PyObject *found); /* (eval_cached.c) */
 bool cr_dict_is_plain(PyObject *dict); /* are all of its keys exact strings, and can their absence be told? */
 /* Do all rows hold? Fills `slots` (g->slots of them; borrowed). -1: all; else the row that failed. */
 int32_t cr_guards_check(cr_guards *g, PyObject *const *args, PyObject *function, PyObject **slots);

@@ -166,8 +166,7 @@ int cr_call_cached(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_ar
     Py_XDECREF(name);
     bool ruled = r == 1 && cr_is_token(inner) && rule_of(cr_real(inner));
     if (ruled) r = cr_call_by_rule(c, f, inner, a->at, a->n, a->kwnames);
-    else if (r >= 0 && !PyErr_Occurred())
-        r = cr_break(c, "a function with lru_cache is called: only CPython can look into the cache");
+    else if (r >= 0 && !PyErr_Occurred()) r = cr_call_by_cache(c, f, token, inner, a);
     Py_XDECREF(inner);
     return PyErr_Occurred() ? -1 : r;
 }

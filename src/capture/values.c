@@ -72,7 +72,9 @@ static PyNumberMethods token_number = {
 static PyMappingMethods token_mapping = { refuse_length, refuse2, refuse_set };
 static PySequenceMethods token_sequence = { .sq_length = refuse_length, .sq_contains = refuse_contains };
 
-static Py_hash_t refuse_hash(PyObject *self) { return refuse(self), -1; }
+static Py_hash_t token_hash(PyObject *self) {
+    return cr_hashing && cr_is_hashed_by_address(self) ? _Py_HashPointer(self) : (refuse(self), -1);
+}
 
 PyTypeObject cr_token_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._Token",
@@ -82,7 +84,7 @@ PyTypeObject cr_token_type = {
     .tp_clear = token_clear,
     .tp_repr = refuse,
     .tp_str = refuse,
-    .tp_hash = refuse_hash,
+    .tp_hash = token_hash,
     .tp_getattro = refuse2,
     .tp_setattro = refuse_set,
     .tp_richcompare = refuse_compare,
@@ -397,7 +399,14 @@ static bool is_constant(PyObject *v, int nesting) {
         const PySliceObject *s = (PySliceObject *)v;
         return is_constant(s->start, nesting) && is_constant(s->stop, nesting) && is_constant(s->step, nesting);
     }
-    return PyAnySet_CheckExact(v) /* nothing else gets into one */ || PyRange_Check(v) || cr_is_held_constant(v);
+    if (PyAnySet_CheckExact(v)) {
+        for (Py_ssize_t i = 0; i <= ((PySetObject *)v)->mask; i++) {
+            const setentry *e = &((PySetObject *)v)->table[i];
+            if (e->key && e->hash != -1 && !is_constant(e->key, nesting)) return false;
+        }
+        return true;
+    }
+    return PyRange_Check(v) || cr_is_held_constant(v);
 }
 
 bool cr_is_constant(PyObject *v) { return is_constant(v, 0); }
@@ -535,6 +544,10 @@ PyObject *cr_unfold(cr_capture *c, PyObject *token) {
     PyObject *real = cr_real(token), *key, *value;
     int32_t source = cr_source_of(token), i = 0;
     if (cr_unfolded(c, real)) return Py_NewRef(cr_unfolded(c, real));
+    if (PySet_Check(real)) {
+        PyObject *items = NULL, *set = cr_copy_of_set(c, real, source, &items);
+        return know_contents(c, real, set, source, items);
+    }
     if (!PyDict_Check(real)) return unfold_items(c, real, source);
     if (cr_has_stores(c, real) && owner_of(c, real) == real)
         return cr_break(c, "variables are set and read as a dict"), NULL;
@@ -576,12 +589,19 @@ static PyObject *wrap_constant(cr_capture *c, PyObject *real, int32_t source) {
     return cr_guard_object(&c->guards, source, check, real) ? NULL : Py_NewRef(real);
 }
 
+/* Functions, classes, modules and what they are found in. */
+static bool is_code(PyObject *o) {
+    return PyFunction_Check(o) || PyType_Check(o) || PyModule_Check(o) || PyCode_Check(o) || is_c_function(o);
+}
+
 PyObject *cr_wrap(cr_capture *c, PyObject *real, int32_t source) {
     size_t at;
     if (c->plain) return Py_NewRef(real);
     if (source == CR_NO_SLOT && !cr_is_plain_constant(real) && !cr_is_held_constant(real))
         return cr_break(c, "an object of class %s that a class in C has is read", Py_TYPE(real)->tp_name), NULL;
     if (source == CR_NO_SLOT) return Py_NewRef(real);
+    if (c->looks_only_at_code && !is_code(real))
+        return cr_break(c, "a function with lru_cache looks at something outside that may change"), NULL;
     PyObject *number = NULL;
     if (cr_wrap_number(c, real, source, &number)) return number;
     if (cr_is_plain_constant(real) || cr_is_held_constant(real)) return wrap_constant(c, real, source);
@@ -650,8 +670,8 @@ PyObject *cr_payload(cr_capture *c, PyObject *token) {
             return PyErr_NoMemory();
         return Py_XNewRef(payload);
     }
-    if (PyDict_CheckExact(real) || PyODict_CheckExact(real) || ((PyTuple_Check(real) || PyList_Check(real)) &&
-                                    cr_is_python_class(Py_TYPE(real))))
+    if (PyDict_CheckExact(real) || PyODict_CheckExact(real) || PySet_CheckExact(real) ||
+        ((PyTuple_Check(real) || PyList_Check(real)) && cr_is_python_class(Py_TYPE(real))))
         return cr_unfold(c, token);
     return NULL;
 }

@@ -40,6 +40,8 @@ typedef enum cr_row_kind {
     CR_ROW_OVERRIDES,    /* do its arguments bring their own behaviour? Tensors do not. */
     CR_ROW_GET_GRAD, CR_ROW_SET_GRAD,
     CR_ROW_EXPORTS,      /* in an export, `object`, a function of ours, is run in its place; else nobody knows */
+    CR_ROW_STANDS_IN,    /* a Python function stands in for it, `object` its name */
+    CR_ROW_UNRECORDED,   /* the same where no gradients are recorded */
     CR_ROW_COUNT
 } cr_row_kind;
 
@@ -106,6 +108,7 @@ typedef struct cr_frontend {
     bool (*is_constant)(PyObject *o);
     PyTypeObject *(*class_of_results)(void);
     PyTypeObject *(*class_of_sizes)(void); /* of x.shape */
+    const char *stand_ins; /* the module of the functions that stand in for others */
     /* Code for a captured graph: a callable that takes the objects of its inputs and gives a list of its outputs'.
      * `records`: gradients go through it. NULL: exception; NotImplementedError says why it runs plain. */
     PyObject *(*build)(struct cr_graph *g, PyObject *examples, bool records, bool native);

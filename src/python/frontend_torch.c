@@ -205,6 +205,7 @@ static cr_row_kind row(PyObject *callable, PyObject **object) {
         [CR_ROW_CONSTANTS] = "constants", [CR_ROW_ASKS] = "asks", [CR_ROW_OVERRIDES] = "overrides",
         [CR_ROW_COMPILES] = "compiles", [CR_ROW_GET_GRAD] = "get_grad", [CR_ROW_SET_GRAD] = "set_grad",
         [CR_ROW_EXPORTS] = "exports",
+        [CR_ROW_UNRECORDED] = "unrecorded", [CR_ROW_STANDS_IN] = "stands_in",
     };
     bool in_c = PyFunction_Check(callable) || (PyCFunction_CheckExact(callable) && stands_alone(callable)) ||
                 Py_IS_TYPE(callable, &PyMethodDescr_Type) ||
@@ -297,6 +298,7 @@ const cr_frontend cr_frontend_torch = { /* once */
     .is_constant = is_constant,
     .class_of_results = class_of_results,
     .class_of_sizes = class_of_sizes,
+    .stand_ins = "cresset._torch.instead",
     .build = build,
 };
 

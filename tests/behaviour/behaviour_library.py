@@ -2,7 +2,7 @@
 getters, enumerations, dataclasses, containers of collections, texts, mixed precision, tensors of constants."""
 
 PRELUDE = """
-import dataclasses, enum, random, string, typing
+import collections.abc, dataclasses, enum, random, string, typing, weakref
 class Shade(enum.Enum):
     DARK = 1
     LIGHT = "light"
@@ -54,6 +54,31 @@ def plus(n):
     "what it does"
     return n + 1
 plus.tag = "tagged"
+class Node:
+    pass
+NODE, OTHER = Node(), Node()
+NODES, WORDS, LINK = {NODE}, {"p", "q"}, weakref.ref(NODE)
+CALLS = []
+@functools.cache
+def noted(n, text="t"):
+    CALLS.append(n)
+    return (n, text)
+@functools.lru_cache(maxsize=1)
+def last(n):
+    CALLS.append(n)
+    return n + 1
+class Rows(collections.abc.Sequence):
+    def __init__(self, *rows):
+        self.rows = rows
+    def __getitem__(self, i):
+        return self.rows[i]
+    def __len__(self):
+        return len(self.rows)
+class Options(collections.OrderedDict):
+    def keys(self):
+        return [k for k in super().keys() if k != "hidden"]
+    def __getitem__(self, k):
+        return super().__getitem__(k)
 without_grad = cresset.no_grad()(plus)
 """
 
@@ -68,6 +93,11 @@ LIBRARY = {
     "no_grad_decorator": "@cresset.no_grad()\ndef g(n):\n    return n * 2\nreturn g(a), without_grad(a)",
     "context_decorator": "@shifted(3)\ndef g():\n    return a * 2\nreturn g()",
     "lru_cache": "return a + remembered(3)",
+    "lru_cache_calls": "return noted(3), noted(3), noted(4, 'u'), a + 1",
+    "lru_cache_calls_here": "b = a + noted(5)[0]\nreturn b, noted(5), noted.cache_info().currsize > 0",
+    "lru_cache_limited": "return last(1), last(2), last(1), a + last(1)",
+    "lru_cache_cleared": "noted.cache_clear()\nreturn noted(7), a + 1",
+    "lru_cache_of_object": "return noted(NODE)[0] is NODE, a + 1",
     "singledispatch": "return kind_of(1), kind_of('a'), a + 1",
     "cached_property": "o = Late()\nreturn a + o.v + o.v",
     "partialmethod": "return a + Late().twice(3)",
@@ -112,6 +142,29 @@ LIBRARY = {
     "chain_map": "c = collections.ChainMap({'p': 1}, {'q': a})\nreturn c['q'] + c['p'], c.get('z', 5)",
     "bounded_deque": "d = collections.deque([1, 2], maxlen=2)\nd.append(a)\nreturn list(d)",
     "ordered": "d = collections.OrderedDict(p=a, q=1)\nd.move_to_end('p')\nreturn list(d)",
+    # objects as items of sets and keys of dicts; sets from outside
+    "objects_seen": "seen = set()\nfor p in (NODE, OTHER, NODE):\n    if p not in seen:\n        seen.add(p)\n"
+                    "return len(seen), NODE in seen, o in seen, a + 1",
+    "objects_taken_out": "s = {NODE, OTHER}\ns.discard(NODE)\ns.remove(OTHER)\nreturn len(s), a + 1",
+    "objects_missing": "try:\n    {NODE}.remove(OTHER)\nexcept KeyError:\n    return a + 1",
+    "objects_as_keys": "d = {NODE: 1, plus: 2}\nd[OTHER] = 3\nd[NODE] += 1\nreturn d[NODE], d[plus], d.get(o), len(d), "
+                       "d.pop(OTHER), OTHER in d, list(d.values()), a + 1",
+    "objects_set_returned": "return {NODE, OTHER}, {NODE: a + 1}[NODE]",
+    "objects_in_order": "return [p is NODE for p in {NODE}], a + 1",
+    "objects_united": "return len({NODE} | {OTHER}), {NODE} == {NODE}, a + 1",
+    "made_as_keys": "p, q = Node(), Node()\nd = {p: a}\nreturn d[p] + 1, q in d, {p: 1} == {q: 1}",
+    "tensors_seen": "seen = {a}\nreturn a in seen, a + 1 in seen, len(seen | set())",
+    "tensors_as_keys": "d = {a: 1}\nd[o.w] = 2\nreturn d[a], o.w in d, len(d), a + 1",
+    "set_outside": "return 'p' in WORDS, 'z' in WORDS, len(WORDS), sorted(WORDS), a + 1",
+    "set_outside_changed": "WORDS.add('r')\nWORDS.discard('p')\nreturn 'r' in WORDS, 'p' in WORDS, len(WORDS), a + 1",
+    "set_outside_iterated": "n = 0\nfor w in WORDS:\n    n += len(w)\nreturn a + n, WORDS | {'s'}, WORDS",
+    "set_outside_of_objects": "NODES.add(OTHER)\nreturn NODE in NODES, o in NODES, len(NODES), a + 1",
+    "abstract_sequence": "b = a\nfor row in Rows(1, 2):\n    b = b + row\nreturn b, 2 in Rows(1, 2), list(Rows(3))",
+    "abstract_kinds": "return isinstance(a, collections.abc.Sequence), isinstance(Rows(), collections.abc.Sequence), "
+                      "isinstance(NODE, collections.abc.Hashable), a + 1",
+    "keywords_of_mapping": "m = Options(u=1, hidden=2)\nreturn items_of(**m), {**m}, a + 1",
+    "weak_reference": "r = weakref.ref(NODE)\nreturn r() is NODE, a + 1",
+    "weak_reference_outside": "o.seen = 1\nreturn LINK() is NODE, a + 1",
     # contexts
     "exit_stack": "with contextlib.ExitStack() as s:\n    n = s.enter_context(shifted(2))\n"
                   "    s.callback(log.append, 1)\n    b = a + n\nreturn b",

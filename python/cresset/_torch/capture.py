@@ -23,16 +23,17 @@ _FALSE = ("_is_tracing", "_is_torch_function_mode_enabled", "is_vulkan_available
 _NONE = ("_get_tracing_state", "_log_api_usage_once")
 _FLAGS = ("_get_cudnn_enabled", "_get_cudnn_benchmark", "_get_cudnn_deterministic", "_get_cudnn_allow_tf32",
           "_get_mkldnn_enabled", "_get_flash_sdp_enabled", "_get_mem_efficient_sdp_enabled", "_get_math_sdp_enabled",
-          "_get_cudnn_sdp_enabled")
+          "_get_cudnn_sdp_enabled", "_is_autocast_available", "_get_privateuse1_backend_name")
 _ASKS = ("is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cpu_enabled", "is_autocast_cache_enabled",
          "get_default_dtype", "get_autocast_dtype", "_is_any_autocast_enabled", "_get_deterministic_algorithms",
-         "_get_deterministic_algorithms_warn_only", "_len_torch_dispatch_stack", "_len_torch_function_stack")
+         "_get_deterministic_algorithms_warn_only", "_len_torch_dispatch_stack", "_len_torch_function_stack",
+         "_are_functorch_transforms_active")
 _SIZES = {"size", "stride", "dim", "numel", "contiguous", "to", "float", "double", "half", "bfloat16", "long", "int",
           "bool"}
 _META = ("is_floating_point", "is_complex", "is_signed", "numel", "is_conj", "is_neg")  # answered from what is guarded
 # what looks at data, at memory or at the generator, and what our function of that name takes otherwise
 _REFUSED = {"from_numpy", "frombuffer", "from_file", "set_", "resize_", "resize_as_", "data_ptr", "tolist", "item",
-            "numpy", "as_tensor", "tensor", "asarray", "from_dlpack", "seed", "initial_seed", "backward",
+            "numpy", "tensor", "asarray", "from_dlpack", "seed", "initial_seed", "backward",
             "requires_grad_", "detach_", "retain_grad", "register_hook", "storage", "untyped_storage", "share_memory_"}
 
 
@@ -55,6 +56,11 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     add("set_grad", ("_set_grad_enabled",))
     add("constants", ("finfo", "iinfo", "device", "Size", "promote_types", "can_cast", "result_type"))
     rows[torch.tensor] = ("op", _tensor)
+    rows[torch.as_tensor] = ("op", _as_tensor)
+    rows[torch.autograd.Function.apply.__func__] = ("unrecorded", "apply")
+    rows[torch.autocast.__enter__] = ("stands_in", "enter_autocast")
+    rows[torch.autocast.__exit__] = ("stands_in", "exit_autocast")
+    rows[torch.backends.mha.get_fastpath_enabled] = ("gives", False)  # attention by ops, not by one fused function
     for function in _compiling():
         rows[function] = ("compiles", None)
     for name in _META:
@@ -92,14 +98,35 @@ def _tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """torch.tensor() of numbers and lists of numbers, recorded; whatever else raises, which ends a capture."""
     if _C._is_exporting():
         return cresset.tensor(data, dtype=dtype, device=device)
-    if type(data) in (bool, int, float):
-        return cresset.full((), data, dtype=dtype, device=device)
-    kinds = {type(item) for item in data} if type(data) in (list, tuple) and len(data) <= _MAX_ITEMS else set()
-    if not kinds or not kinds <= {bool, int, float}:
+    flat: list[Any] = []
+    sizes = _sizes_of(data, flat)
+    kinds = {type(item) for item in flat}
+    if not kinds or not kinds <= {bool, int, float} or len(flat) > _MAX_ITEMS:
         raise TypeError("tensor() of something else than a number or a short list of numbers is not recorded")
+    if not sizes:
+        return cresset.full((), data, dtype=dtype, device=device)
     if dtype is None:
         dtype = cresset.float32 if float in kinds else cresset.int64 if int in kinds else cresset.bool
-    return cresset.stack([cresset.full((), item, dtype=dtype, device=device) for item in data])
+    items = cresset.stack([cresset.full((), item, dtype=dtype, device=device) for item in flat])
+    return items if len(sizes) == 1 else items.reshape(sizes)
+
+
+def _sizes_of(data: Any, flat: list[Any]) -> list[int]:
+    """How a list of lists of numbers lies; the numbers go into `flat`."""
+    if type(data) not in (list, tuple):
+        flat.append(data)
+        return []
+    parts = [_sizes_of(item, flat) for item in data]
+    if any(part != parts[0] for part in parts):
+        raise TypeError("tensor() of lists of several lengths is not recorded")
+    return [len(data), *(parts[0] if parts else ())]
+
+
+def _as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+    """torch.as_tensor() of a tensor, or of what tensor() is recorded of."""
+    if not isinstance(data, cresset.Tensor):
+        return _tensor(data, dtype=dtype, device=device)
+    return data if dtype is None and device is None else data.to(dtype=dtype, device=device)
 
 
 _MAX_ITEMS = 64

@@ -652,9 +652,14 @@ def text_of_tensor(a):
     return f"{a}"
 
 
-@case(x, plain="")
+@case(x, ops=0)
 def set_of_tensors(a):
     return len({a})
+
+
+@case(x, plain="order")
+def order_of_a_set_of_tensors(a):
+    return [b + 1 for b in {a}]
 
 
 @case(x, plain="identity")
@@ -674,6 +679,6 @@ def sort_by_key(items, a):
     return a + items[0]
 
 
-@case(lambda: {1, 2}, x, plain="")
+@case(lambda: {1, 2}, x, ops=1)
 def length_of_a_set_from_outside(items, a):
     return a + len(items)
