@@ -99,8 +99,18 @@ static int evaluate(strict *s, PyObject *tracer, PyObject *stands, PyObject *fn)
     return failed;
 }
 
+static int add_texts(const cr_guards *g, PyObject *list) {
+    for (size_t i = 0; i < g->rows.n; i++) {
+        PyObject *text = cr_guard_text(g, i);
+        int failed = !text || PyList_Append(list, text);
+        Py_XDECREF(text);
+        if (failed) return -1;
+    }
+    return 0;
+}
+
 /* Its result as the program would have it, and its changes made. */
-static PyObject *finish(strict *s) {
+static PyObject *finish(strict *s, PyObject *guards) {
     PyObject *result = NULL;
     cr_entry *e = cr_entry_new(&s->c, (PyCodeObject *)PyFunction_GET_CODE(s->function));
     PyObject **slots = e ? PyMem_Calloc(e->guards.slots + 1, sizeof *slots) : NULL;
@@ -113,6 +123,7 @@ static PyObject *finish(strict *s) {
         Py_XDECREF(text);
     } else if (slots) {
         cr_entry_run(e, slots, &result, NULL);
+        if (result && PyList_Check(guards) && add_texts(&e->guards, guards)) Py_CLEAR(result);
     }
     PyMem_Free(slots);
     cr_entry_release(e);
@@ -133,10 +144,10 @@ static PyObject *answer(strict *s, PyObject *result) {
 }
 
 static PyObject *capture_export(PyObject *module, PyObject *args) {
-    PyObject *tracer, *mod, *function, *given, *names, *stands, *outcome = NULL;
+    PyObject *tracer, *mod, *function, *given, *names, *stands, *guards, *outcome = NULL;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOO!O!O!O:_capture_export", &tracer, &mod, &PyFunction_Type, &function, &PyTuple_Type,
-                          &given, &PyTuple_Type, &names, &stands))
+    if (!PyArg_ParseTuple(args, "OOO!O!O!OO:_capture_export", &tracer, &mod, &PyFunction_Type, &function, &PyTuple_Type,
+                          &given, &PyTuple_Type, &names, &stands, &guards))
         return NULL;
     if (!cr_py_tracer_check(tracer)) return PyErr_Format(PyExc_TypeError, "_capture_export() takes a _Tracer");
     cr_frontends_look();
@@ -145,16 +156,16 @@ static PyObject *capture_export(PyObject *module, PyObject *args) {
                  .args = ((PyTupleObject *)given)->ob_item,
                  .nargs = PyTuple_GET_SIZE(given) - nkw,
                  .kwnames = nkw ? names : NULL };
-    outcome = evaluate(&s, tracer, stands, mod) ? answer(&s, NULL) : answer(&s, finish(&s));
+    outcome = evaluate(&s, tracer, stands, mod) ? answer(&s, NULL) : answer(&s, finish(&s, guards));
     cr_capture_dispose(&s.c);
     return outcome;
 }
 
 static PyMethodDef functions[] = {
     { "_capture_export", capture_export, METH_VARARGS,
-      "_capture_export(tracer, module, function, arguments, keywords, stands): evaluates a call of the function; the "
-      "last of the arguments are those of the keywords. (result, None), or (None, why that is no whole graph). "
-      "stands(tensor): the fake or tensor that stands for it." },
+      "_capture_export(tracer, module, function, arguments, keywords, stands, guards): evaluates a call of the "
+      "function; the last of the arguments are those of the keywords. (result, None), or (None, why that is no whole "
+      "graph). stands(tensor): the fake or tensor that stands for it. guards: a list for the guards' texts, or None." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -20,6 +20,7 @@ cr_status cr_py_visit_frames(cr_py_visit visit, void *to);
 cr_status cr_py_visit_own_frames(cr_py_visit visit, void *to);
 /* The innermost line outside of this package: its code, a new reference; NULL: there is none. (shape_type.c) */
 PyCodeObject *cr_py_user_line(int *line);
+PyObject *cr_py_user_text(void); /* "model.py:12 in forward: if x.sum() > 0:", or None; NULL: exception */
 
 /* The texts live as long as the finder. */
 typedef struct cr_py_origins {

@@ -169,6 +169,23 @@ static cr_status find_origin(void *user, cr_arena *arena, cr_user_line *out) {
     return file && !out->file ? CR_ENOMEM : CR_OK;
 }
 
+PyObject *cr_py_user_text(void) {
+    int line;
+    PyCodeObject *code = cr_py_user_line(&line);
+    if (!code) Py_RETURN_NONE;
+    PyObject *location = PyImport_ImportModule("cresset.export._location");
+    PyObject *text = location ? PyObject_CallMethod(location, "text", "OiO", code->co_filename, line, code->co_name)
+                              : NULL;
+    Py_XDECREF(location);
+    Py_DECREF(code);
+    return text;
+}
+
+static PyObject *user_line(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return cr_py_user_text();
+}
+
 static PyObject *shape_origins(PyObject *module, PyObject *args) {
     PyObject *mode, *folder;
     (void)module;
@@ -359,6 +376,8 @@ static PyMethodDef functions[] = {
     { "_shape_mark_size", shape_mark_size, METH_O, "_shape_mark_size(number): an unbacked symbol is a size." },
     { "_shape_unbacked", shape_unbacked, METH_O,
       "_shape_unbacked(mode): [(a symbol that depends on data, is it the size of a result?)] in order." },
+    { "_user_line", user_line, METH_NOARGS,
+      "_user_line(): the innermost line outside of this package, 'model.py:12 in forward: code', or None." },
     { "_shape_origins", shape_origins, METH_VARARGS,
       "_shape_origins(mode, folder): conditions remember the innermost line outside of the folder." },
     { "_shape_add", shape_add, METH_VARARGS,

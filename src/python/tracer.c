@@ -89,14 +89,8 @@ cr_status cr_py_visit_frames(cr_py_visit visit, void *to) {
     return t && t->origins.walk ? t->origins.walk(t->origins.user, visit, to) : cr_py_visit_own_frames(visit, to);
 }
 
-/* "model.py:12 in forward: if x.sum() > 0:", the innermost line outside of this package. */
 static PyObject *user_location(void) {
-    int line;
-    PyCodeObject *code = cr_py_user_line(&line);
-    PyObject *module = code ? PyImport_ImportModule("cresset.export._location") : NULL,
-             *o = module ? PyObject_CallMethod(module, "text", "OiO", code->co_filename, line, code->co_name) : NULL;
-    Py_XDECREF(code);
-    Py_XDECREF(module);
+    PyObject *o = cr_py_user_text();
     if (!o) PyErr_Clear();
     return o ? o : Py_NewRef(Py_None);
 }

@@ -11,12 +11,14 @@ from cresset._dynamo.rules import (allow_in_graph, assume_constant_result, disal
 from cresset._dynamo.optimizing import optimize, optimize_assert, remove_from_cache, reset_code, run
 from cresset._lazy import names as _names
 
-__all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph", "exc", "explain",
-           "graph_break", "is_compiling", "is_dynamo_supported", "list_backends", "lookup_backend", "mark_dynamic",
-           "mark_static", "mark_unbacked", "maybe_mark_dynamic", "nonstrict_trace", "optimize", "optimize_assert",
+__all__ = ["allow_in_graph", "assume_constant_result", "compiled_autograd", "config", "disable",
+           "disallow_in_graph", "exc", "explain", "export", "graph_break", "is_compiling", "is_dynamo_supported",
+           "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_unbacked",
+           "maybe_mark_dynamic", "nonstrict_trace", "optimize", "optimize_assert",
            "register_backend", "remove_from_cache", "reset", "reset_code", "run", "skip", "substitute_in_graph",
            "testing", "utils"]
-__getattr__, __dir__ = _names(globals(), {}, {"testing"})
+__getattr__, __dir__ = _names(globals(), {"export": "exporting", "ExportResult": "exporting"},
+                              {"compiled_autograd", "testing"})
 
 
 def graph_break(msg: str = "") -> None:

@@ -56,7 +56,28 @@ _checks: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
+# settings of torch._dynamo.config that have nothing to set here, and why
+_elsewhere = {
+    "accumulated_recompile_limit": "recompile_limit counts each place by itself",
+    "allow_rnn": "recurrent layers are captured like any other",
+    "capture_dynamic_output_shape_ops": "nonzero() and its like end a capture; in exports their sizes are symbols",
+    "capture_func_transforms": "cresset.func is captured where its functions are",
+    "capture_scalar_outputs": "item() ends a capture; in exports it gives a symbol",
+    "compiled_autograd": "the backward of a compiled call is compiled with it (backend='native'); hooks run outside",
+    "guard_nn_modules": "modules are always guarded",
+    "inline_inbuilt_nn_modules": "modules are always inlined",
+    "log_level": "set CRESSET_LOGS, or call cresset._logging.set_logs()",
+    "only_allow_pt2_compliant_ops": "every op that has a fake rule is captured",
+    "optimize_ddp": "there are no distributed modules",
+    "reorderable_logging_functions": "print() and logs end a capture; strict exports leave them out",
+    "verbose": "set CRESSET_LOGS, or call cresset._logging.set_logs()",
+}
+
+
 def _unknown(name: str) -> AttributeError:
+    if name in _elsewhere:
+        return AttributeError(f"cresset._dynamo.config has no {name!r}: {_elsewhere[name]}; it has "
+                              f"{', '.join(_checks)}")
     near = difflib.get_close_matches(name, [*_checks, *_other_names], 1)
     hint = f": did you mean {near[0]!r}?" if near else ";"
     return AttributeError(f"cresset._dynamo.config has no {name!r}{hint} it has {', '.join(_checks)}")

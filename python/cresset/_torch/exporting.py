@@ -87,8 +87,8 @@ _PLAIN = (tuple, list, dict, collections.OrderedDict, collections.defaultdict, c
 def _with_keys(flatten: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The same, with keys of ours."""
     def key(theirs: Any) -> Any:
-        kind = getattr(pytree, type(theirs).__name__, None)
-        return kind(*vars(theirs).values()) if kind is not None else theirs
+        kind = {"SequenceKey": "idx", "MappingKey": "key", "GetAttrKey": "name"}.get(type(theirs).__name__)
+        return getattr(pytree, type(theirs).__name__)(getattr(theirs, kind)) if kind else theirs
 
     def flattened(value: Any) -> Any:
         children, context = flatten(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import cresset
@@ -31,13 +31,21 @@ class Standing:
         self._fakes: dict[int, Any] = {}
         self._real: list[Any] = []  # whose addresses the keys are
         self._take, self.foreign = take, take is not None
+        self._found: list[tuple[Any, str | None]] | None = None
+        self._known: list[Any] = []
 
     def add(self, real: Any, fake: Any) -> None:
         self._fakes[id(real)] = fake
         self._real.append(real)
 
+    def watch(self, found: list[tuple[Any, str | None]], known: Iterable[Any]) -> None:
+        """Tensors that are neither inputs, nor state, nor `known` are noted, with the line of their first use."""
+        self._found, self._known = found, [*known]
+
     def __call__(self, real: Any) -> Any:
         if id(real) not in self._fakes:
+            if self._found is not None and not any(real is tensor for tensor in self._known):
+                self._found.append((real, _C._user_line()))
             self.add(real, self._take(real) if self._take else real)
         return self._fakes[id(real)]
 
@@ -67,14 +75,16 @@ def function_of(mod: Any) -> types.FunctionType:
     return call
 
 
-def capture(tracer: Any, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], standing: Standing) -> Any:
-    """The result of mod(*args, **kwargs), fakes in it. Unsupported: the call is not one graph."""
+def capture(tracer: Any, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], standing: Standing,
+            guards: list[str] | None = None) -> Any:
+    """The result of mod(*args, **kwargs), fakes in it. Unsupported: the call is not one graph. guards: a list that gets
+    what was looked at, as texts."""
     if not hasattr(_C, "_capture_export"):
         raise NotImplementedError("export(strict=True) needs CPython 3.11 to 3.13: it captures bytecode; use "
                                   "strict=False")
     try:
         result, why = _C._capture_export(tracer, mod, function_of(mod), (mod, *args, *kwargs.values()), tuple(kwargs),
-                                         standing)
+                                         standing, guards)
     except _C.GuardOnDataDependentSymNode as error:
         raise UserError(UserErrorType.ANTI_PATTERN,
                         f"export(): say what always holds with cresset._check(...) before the line, or "

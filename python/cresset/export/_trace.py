@@ -138,6 +138,9 @@ class _Export:
         # (kind, name, target, persistent, is_constant, value), in order of the placeholders
         self.inputs: list[tuple[Any, ...]] = []
         self.problems: list[_report.Problem] = []
+        # _dynamo.export: tensors from elsewhere with their lines, and guards as texts
+        self.elsewhere: list[tuple[Any, str | None]] | None = None
+        self.captured_guards: list[str] | None = None
 
     def _state(self, tensors: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
         if self.taken is None:
@@ -224,6 +227,8 @@ class _Export:
 
     def _trace(self, tracer: Any, fakes: dict[int, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         standing = _strict.Standing(self.taken.state if self.taken is not None else None)
+        if self.elsewhere is not None:
+            standing.watch(self.elsewhere, attribute_tensors(self.modules).values())
         with Swapped(self.modules, {} if self.strict else fakes, self.strict) as swapped:
             for _, module in self.modules:
                 if id(module) in self.preserved:
@@ -233,7 +238,7 @@ class _Export:
                     stands = tensor if self.taken is None else self.taken.state(tensor)
                     standing.add(tensor, fakes[id(stands)])
                 args, kwargs = _strict.arguments(self.given, (args, kwargs), standing)
-                result = _strict.capture(tracer, self.mod, args, kwargs, standing)
+                result = _strict.capture(tracer, self.mod, args, kwargs, standing, self.captured_guards)
             else:
                 result = tracer.run(self.mod, args, kwargs)
             for path, value in swapped.assigned_buffers():

@@ -204,3 +204,18 @@ def test_stances_after_a_break():
         with cresset.compiler.set_stance(stance):
             assert compiled(cresset.ones(1)).item() == 4
     assert compiled._counts()["captures"] == captured
+
+
+@pytest.mark.parametrize("name", sorted(cresset._dynamo.config._elsewhere))
+def test_settings_of_pytorch_say_what_there_is_instead(name):
+    config = cresset._dynamo.config
+    for use in (lambda: setattr(config, name, True), lambda: getattr(config, name)):
+        with pytest.raises(AttributeError) as raised:
+            use()
+        assert repr(name) in str(raised.value) and config._elsewhere[name] in str(raised.value)
+        assert "suppress_errors" in str(raised.value)
+
+
+def test_compiled_autograd_says_what_there_is_instead():
+    with pytest.raises(NotImplementedError, match="compiled together with it.*aot_function"):
+        cresset._dynamo.compiled_autograd.enable(lambda gm: gm)
