@@ -105,10 +105,12 @@ static bool is_ours(const cr_tensor *t) {
 static cr_status add(bool inside, cr_tensor *a, cr_tensor *b, cr_tensor **out) {
     static const cr_op *known[2]; /* by name once */
     const cr_op *op = __atomic_load_n(&known[inside], __ATOMIC_RELAXED);
-    cr_arg args[2] = { cr_arg_tensor(a), cr_arg_tensor(b) };
     if (!op) op = cr_op_find(inside ? "aten::add_.Tensor" : "aten::add.Tensor");
     __atomic_store_n(&known[inside], op, __ATOMIC_RELAXED);
-    return cr_call_op_1(op, args, 2, out);
+    cr_arg args[3] = { cr_arg_tensor(a), cr_arg_tensor(b), op->schema.params[2].fallback }, made;
+    CR_TRY(cr_call(op, args, &made));
+    *out = made.u.t;
+    return CR_OK;
 }
 
 /* *sum += grad. */

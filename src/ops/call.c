@@ -313,8 +313,9 @@ static cr_status check_inplace(const cr_call_frame *f, const cr_meta *result, co
         return CR_FAIL(CR_ERUNTIME, "%s: the result is %s, which a %s tensor cannot take in place; convert it first",
                        f->op->schema.name, cr_dtype_aten(result->dtype), cr_dtype_aten(self->meta.dtype));
     CR_TRY(check_cast(f, result->dtype, self));
-    const cr_arg *dtype = find_by_name(f->base, f->args, "dtype");
-    if (dtype && dtype->kind == CR_ARG_DTYPE && result->dtype != self->meta.dtype)
+    bool other = result->dtype != self->meta.dtype;
+    const cr_arg *dtype = other ? find_by_name(f->base, f->args, "dtype") : NULL;
+    if (dtype && dtype->kind == CR_ARG_DTYPE)
         return CR_FAIL(CR_ERUNTIME, "%s: dtype=%s differs from the tensor's own %s; use the functional form",
                        f->op->schema.name, cr_dtype_name(result->dtype), cr_dtype_name(self->meta.dtype));
     CR_TRY(check_writable(f, self));
@@ -792,29 +793,30 @@ cr_status cr_call_untaped(const cr_op *op, const cr_arg *args, cr_arg *results) 
 }
 
 cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
-    if (ambient.mode.autocast.enabled) {
+    cr_ambient *at = &ambient; /* found once: a thread's own is a call away in a shared library */
+    if (at->mode.autocast.enabled) {
         bool done;
         cr_status status = cr__autocast_call(op, args, results, &done);
         if (done) return status;
     }
-    if (ambient.vmap) {
+    if (at->vmap) {
         bool done;
         cr_status status = cr__vmap_call(op, args, results, &done);
         if (done || status) return status;
     }
-    if (ambient.watch) {
+    if (at->watch) {
         bool done;
         cr_status status = try_parts(op, args, results, &done);
         if (done || status) return status;
     }
-    bool taped = ambient.grad && !ambient.inference && !ambient.untaped && !ambient.mode.recorder && !ambient.mode.fake;
+    bool taped = at->grad && !at->inference && !at->untaped && !at->mode.recorder && !at->mode.fake;
     if (taped && any_requires_grad(op, args)) {
         cr_tape_call *differentiates = __atomic_load_n(&tape, __ATOMIC_ACQUIRE);
         if (differentiates) return differentiates(op, args, results);
     }
     CR_TRY(call_unrecorded(op, args, results));
-    if (!ambient.mode.recorder || ambient.mode.depth) return CR_OK;
-    cr_status status = ambient.mode.recorder->record(ambient.mode.recorder, op, args, results);
+    if (!at->mode.recorder || at->mode.depth) return CR_OK;
+    cr_status status = at->mode.recorder->record(at->mode.recorder, op, args, results);
     if (status) cr_results_release(results, cr_result_count(op));
     return status;
 }

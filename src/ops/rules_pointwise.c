@@ -51,6 +51,11 @@ static cr_status check_fits(const cr_rule *r, int i, int dtype) {
                    r->op->schema.params[i].name, c_type(dtype));
 }
 
+/* An integer beside floating elements changes nothing: most numbers are these (alpha=1), and names need not be read. */
+static bool cannot_matter(const cr_promotion *p, const cr_arg *a) {
+    return a->kind == CR_ARG_INT && p->dim >= 0 && (cr_dtype_is_floating(p->dim) || cr_dtype_is_complex(p->dim));
+}
+
 /* From argument `first` on. */
 static cr_status promote_from(cr_rule *r, int first) {
     const cr_schema *s = &r->op->schema;
@@ -58,13 +63,15 @@ static cr_status promote_from(cr_rule *r, int first) {
     for (int i = first; i < r->nargs; i++) {
         const cr_meta *m = cr_rule_meta(r, i);
         if (m) CR_TRY(cr_promotion_add(&p, m));
-        else if (cr_arg_is_number(&r->arg[i]) && is_operand(&s->params[i]))
+        else if (cr_arg_is_number(&r->arg[i]) && !cannot_matter(&p, &r->arg[i]) && is_operand(&s->params[i]))
             cr_promotion_add_dtype(&p, cr_arg_number_dtype(&r->arg[i]), true);
     }
     CR_TRY(cr_promotion_result(&p, &r->common));
     r->result = r->common;
     for (int i = first; i < r->nargs; i++)
-        if (s->params[i].type == CR_T_SCALAR && !is_operand(&s->params[i])) CR_TRY(check_fits(r, i, r->common));
+        if (s->params[i].type == CR_T_SCALAR && cr_arg_is_number(&r->arg[i]) && !number_fits(&r->arg[i], r->common) &&
+            !is_operand(&s->params[i]))
+            CR_TRY(check_fits(r, i, r->common));
     return CR_OK;
 }
 

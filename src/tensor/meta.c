@@ -148,11 +148,24 @@ static cr_tri is_empty(cr_env *env, const cr_meta *m) {
     return answer;
 }
 
+/* Most are asked this several times a call, and have plain sizes: false says nothing. */
+static bool is_plainly_contiguous(const cr_meta *m) {
+    int64_t expected = 1;
+    for (int i = m->rank - 1; i >= 0; i--) {
+        cr_dim size = m->size[i];
+        if (size == 1) continue;
+        if (!cr_dim_is_plain(size) || size < 1 || m->stride[i] != expected) return false;
+        if (cr_mul_overflow(expected, size, &expected)) return false;
+    }
+    return true;
+}
+
 cr_tri cr_meta_is_contiguous(cr_env *env, const cr_meta *m, cr_memory_format format) {
     if (format == CR_CHANNELS_LAST || format == CR_CHANNELS_LAST_3D) {
         if (m->rank != (format == CR_CHANNELS_LAST ? 4 : 5)) return CR_NO;
         return is_dense_in(env, m, channels_last_order[format == CR_CHANNELS_LAST_3D]);
     }
+    if (is_plainly_contiguous(m)) return CR_YES;
     cr_tri dense = is_dense_in(env, m, NULL);
     if (dense == CR_YES) return CR_YES;
     cr_tri empty = is_empty(env, m);
