@@ -218,44 +218,69 @@ int rt_k_embedding_backward(const rt_ctx *ctx, const rt_call *c) {
 
 /* ---- masks ---- */
 
-typedef struct place_list { const rt_view *out; int rank; } place_list;
+typedef struct place_list { const rt_view *self, *out; } place_list;
 
-static int list_places(void *user, int64_t first, int64_t n, const int64_t *index, const int64_t *last) {
+/* Indices first + gap[i] along a dimension of `size` become to[i * step], within it; gap[i] says how many times they
+ * went beyond its end. Gaps are ascending and below a block's length. */
+static void wrap_places(int64_t first, int64_t size, int64_t n, uint32_t *gap, int64_t *to, int64_t step) {
+    if (gap[n - 1] < size - first) { /* the usual case: a block within one row */
+        for (int64_t i = 0; i < n; i++) to[i * step] = first + gap[i], gap[i] = 0;
+        return;
+    }
+    if (size >= RT_INDEX_BLOCK) {
+        for (int64_t i = 0; i < n; i++) {
+            bool over = gap[i] >= size - first;
+            to[i * step] = first + gap[i] - (over ? size : 0), gap[i] = over;
+        }
+        return;
+    }
+    uint64_t by = (UINT64_C(1) << 32) / (uint64_t)size + 1; /* exact below two blocks */
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t at = (uint32_t)first + gap[i], over = (uint32_t)(at * by >> 32);
+        to[i * step] = at - over * (uint32_t)size, gap[i] = over;
+    }
+}
+
+static int list_places(void *user, int64_t first, int64_t n, const int64_t *at) {
     const place_list *l = user;
-    const rt_view *out = l->out;
-    if (first + n > out->size[0]) n = out->size[0] - first;
-    int64_t *p = (int64_t *)out->p + first * out->stride[0], row = out->stride[0],
-            column = l->rank ? out->stride[1] : 0;
-    for (int d = 0; d + 1 < l->rank; d++)
-        for (int64_t i = 0; i < n; i++) p[i * row + d * column] = index[d];
-    p += (l->rank - 1) * column;
-    for (int64_t i = 0; i < n && l->rank; i++) p[i * row] = last[i];
+    const rt_view *self = l->self, *out = l->out;
+    int64_t position = at[0];
+    uint32_t gap[RT_INDEX_BLOCK];
+    for (int64_t i = 0; i < n; i++) gap[i] = (uint32_t)(at[i] - position);
+    for (int d = self->rank - 1; d >= 0; d--) {
+        int64_t *column = (int64_t *)out->p + first * out->stride[0] + d * out->stride[1];
+        wrap_places(position % self->size[d], self->size[d], n, gap, column, out->stride[0]);
+        position /= self->size[d];
+    }
     return RT_OK;
 }
 
-int rt_k_nonzero(const rt_ctx *ctx, const rt_call *c) { /* self */
-    const rt_view *self = rt_arg_view(c, 0);
-    if (c->phase == RT_COUNT) return rt_count_true(ctx, self, &c->count[0]);
-    place_list l = { &c->out[0], self->rank };
+/* The first places as rows of out; *found: how many there are. */
+static int list_all(const rt_ctx *ctx, const rt_view *self, const rt_view *out, int64_t *found) {
+    place_list l = { self, out };
     rt_mask mask;
-    int code = rt_mask_open(&mask, ctx, self);
-    if (!code) code = rt_mask_each(&mask, 1, list_places, &l);
+    int code = rt_mask_open(&mask, ctx, self, NULL);
+    *found = mask.count;
+    if (mask.count > out->size[0]) mask.count = out->size[0];
+    if (!code) code = rt_mask_each(&mask, list_places, &l);
     rt_mask_close(&mask);
     return code;
 }
 
+int rt_k_nonzero(const rt_ctx *ctx, const rt_call *c) { /* self */
+    const rt_view *self = rt_arg_view(c, 0);
+    int64_t found;
+    return c->phase == RT_COUNT ? rt_count_true(ctx, self, &c->count[0]) : list_all(ctx, self, &c->out[0], &found);
+}
+
 int rt_k_nonzero_static(const rt_ctx *ctx, const rt_call *c) { /* self, size, fill_value */
-    const rt_view *out = &c->out[0];
-    int64_t found = 0;
-    int code = rt_count_true(ctx, rt_arg_view(c, 0), &found);
-    if (code) return code;
-    if (found < out->size[0]) {
-        rt_view rest = *out;
-        rest.p = (int64_t *)out->p + found * out->stride[0];
-        rest.size[0] -= found;
-        code = rt_fill(ctx, &rest, rt_arg_scalar(c, 2));
-    }
-    return code ? code : rt_k_nonzero(ctx, c);
+    rt_view rest = c->out[0];
+    int64_t found;
+    int code = list_all(ctx, rt_arg_view(c, 0), &c->out[0], &found);
+    if (code || found >= rest.size[0]) return code;
+    rest.p = (int64_t *)rest.p + found * rest.stride[0];
+    rest.size[0] -= found;
+    return rt_fill(ctx, &rest, rt_arg_scalar(c, 2));
 }
 
 /* self and mask broadcast together; the chosen elements in row-major order. */
@@ -274,40 +299,23 @@ static int common_shape(const rt_ctx *ctx, const rt_view *a, const rt_view *b, r
 /* Elements that a mask chooses, on their way to or from a dense vector. */
 typedef struct masked { const rt_view *self; char *vector; int64_t item; bool write; } masked;
 
-static int move_chosen(void *user, int64_t first, int64_t n, const int64_t *index, const int64_t *last) {
+static int move_chosen(void *user, int64_t first, int64_t n, const int64_t *at) {
     const masked *m = user;
-    char *row = m->self->p, *part = m->vector + first * m->item;
-    for (int d = 0; d + 1 < m->self->rank; d++) row += index[d] * m->self->stride[d] * m->item;
-    if (m->write) rt_put(m->item, row, 0, last, part, 1, n);
-    else rt_pick(m->item, part, 1, row, 0, last, n);
+    char *part = m->vector + first * m->item;
+    if (m->write) rt_put(m->item, m->self->p, 0, at, part, 1, n);
+    else rt_pick(m->item, part, 1, m->self->p, 0, at, n);
     return RT_OK;
-}
-
-/* Neighbouring dimensions that both step through as one are one. */
-static void merge_dims(rt_view *a, rt_view *b) {
-    int rank = 0;
-    for (int d = 0; d < a->rank; d++) {
-        int64_t n = a->size[d];
-        if (n == 1) continue;
-        bool joins = rank && a->stride[rank - 1] == n * a->stride[d] && b->stride[rank - 1] == n * b->stride[d];
-        int at = joins ? rank - 1 : rank++;
-        a->size[at] = b->size[at] = joins ? a->size[at] * n : n;
-        a->stride[at] = a->stride[d];
-        b->stride[at] = b->stride[d];
-    }
-    a->rank = b->rank = rank;
 }
 
 /* The vector has room for `most` elements. */
 static int chosen(const rt_ctx *ctx, rt_view self, rt_view where, void *vector, bool write, int64_t most) {
     rt_mask mask;
-    merge_dims(&self, &where);
     masked m = { &self, vector, rt_itemsize(self.dtype), write };
-    int code = rt_mask_open(&mask, ctx, &where);
+    int code = rt_mask_open(&mask, ctx, &where, &self);
     if (!code && mask.count > most)
         code = rt_fail(ctx, RT_ERUNTIME, "the mask chooses %lld elements but source has only %lld",
                        (long long)mask.count, (long long)most);
-    if (!code) code = rt_mask_each(&mask, self.rank ? self.stride[self.rank - 1] : 0, move_chosen, &m);
+    if (!code) code = rt_mask_each(&mask, move_chosen, &m);
     rt_mask_close(&mask);
     return code;
 }

@@ -62,6 +62,13 @@ static void plan_merge(plan *p) {
 /* ---- rows ---- */
 
 typedef struct { uint64_t half[2]; } item16;
+typedef uint32_t u32x4 __attribute__((vector_size(16), aligned(4), may_alias));
+#if defined(__clang__)
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef uint32_t u32x4_index __attribute__((vector_size(16)));
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (u32x4_index){ __VA_ARGS__ })
+#endif
 
 /* `m` rows of `n` elements: strides dm and sm from row to row, ds and ss inside of them. */
 #define STRIDED(T)                                                                                                     \
@@ -102,17 +109,30 @@ static void repeat_row(char *dst, const char *src, int64_t n, int64_t bytes) {
     memcpy(dst + i, vector, (size_t)(total - i));
 }
 
-/* y[i] = x[-i]: a word of eight bytes at a time, its elements turned around. */
-static void copy_backwards(char *y, const char *x, int64_t n, int64_t bytes) {
-    int64_t per = 8 / bytes, i = 0;
-    for (; bytes < 8 && i + per <= n; i += per) {
-        uint64_t word;
-        memcpy(&word, x - (i + per - 1) * bytes, 8);
-        if (bytes == 1) word = __builtin_bswap64(word);
-        else if (bytes == 4) word = word << 32 | word >> 32;
-        else word = word << 48 | (word & 0xffff0000) << 16 | (word >> 16 & 0xffff0000) | word >> 48;
-        memcpy(y + i * bytes, &word, 8);
+/* The elements of a vector turned around: its words, then the halves of each, then the bytes of each half. */
+static inline __attribute__((always_inline)) u32x4 turn_around(u32x4 v, int64_t bytes) {
+    if (bytes == 8) return SHUFFLE(v, v, 2, 3, 0, 1);
+    v = SHUFFLE(v, v, 3, 2, 1, 0);
+    if (bytes <= 2) v = v << 16 | v >> 16;
+    if (bytes == 1) v = (v & 0x00ff00ff) << 8 | (v >> 8 & 0x00ff00ff);
+    return v;
+}
+
+#define BACKWARDS(bytes)                                   \
+    for (; i + 16 / (bytes) <= n; i += 16 / (bytes)) {     \
+        u32x4 v;                                           \
+        memcpy(&v, x - i * (bytes) - (16 - (bytes)), 16);  \
+        v = turn_around(v, bytes);                         \
+        memcpy(y + i * (bytes), &v, 16);                   \
     }
+
+/* y[i] = x[-i] */
+static void copy_backwards(char *y, const char *x, int64_t n, int64_t bytes) {
+    int64_t i = 0;
+    if (bytes == 8) BACKWARDS(8)
+    else if (bytes == 4) BACKWARDS(4)
+    else if (bytes == 2) BACKWARDS(2)
+    else if (bytes == 1) BACKWARDS(1)
     strided_rows(bytes, y + i * bytes, 0, 1, x - i * bytes, 0, -1, 1, n - i);
 }
 
@@ -173,14 +193,6 @@ static int copy_range(void *arg, int64_t begin, int64_t end) {
 }
 
 /* ---- transpose: dst dense along the last dimension, src dense along `across` ---- */
-
-typedef uint32_t u32x4 __attribute__((vector_size(16), aligned(4), may_alias));
-#if defined(__clang__)
-#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-typedef uint32_t u32x4_index __attribute__((vector_size(16)));
-#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (u32x4_index){ __VA_ARGS__ })
-#endif
 
 static void transpose_4x4(uint32_t *y, int64_t ds, const uint32_t *x, int64_t ss) {
     u32x4 a = *(const u32x4 *)x, b = *(const u32x4 *)(x + ss);

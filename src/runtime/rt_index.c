@@ -24,25 +24,22 @@ void rt_index_close(rt_index_plan *p) {
 
 typedef struct index_part { rt_view values; int dim, dims; bool offsets; } index_part; /* offsets: elements, checked */
 
-typedef struct mask_offsets { int64_t *at; const rt_view *self; int dim, last; } mask_offsets;
-
-static int push_offsets(void *user, int64_t first, int64_t n, const int64_t *index, const int64_t *last) {
-    const mask_offsets *o = user;
-    int64_t base = 0;
-    for (int d = 0; d < o->last; d++) base += index[d] * o->self->stride[o->dim + d];
-    for (int64_t i = 0; i < n; i++) o->at[first + i] = base + last[i];
+static int push_offsets(void *user, int64_t first, int64_t n, const int64_t *at) {
+    memcpy((int64_t *)user + first, at, (size_t)n * sizeof *at);
     return RT_OK;
 }
 
 /* The true elements' offsets as a vector. */
 static int spell_out(rt_index_plan *p, const rt_view *self, const rt_view *v, index_part *part) {
+    rt_view dims = { .p = self->p, .rank = v->rank, .dtype = self->dtype };
+    memcpy(dims.size, v->size, sizeof dims.size);
+    memcpy(dims.stride, self->stride + part->dim, (size_t)v->rank * sizeof *dims.stride);
     rt_mask mask;
-    int code = rt_mask_open(&mask, p->ctx, v);
-    mask_offsets o = { code ? NULL : plan_alloc(p, (size_t)(mask.count + 1) * sizeof *o.at), self, part->dim,
-                       v->rank - 1 };
-    if (!code && !o.at) code = RT_ENOMEM;
-    if (!code) code = rt_mask_each(&mask, v->rank ? self->stride[part->dim + o.last] : 0, push_offsets, &o);
-    part->values = (rt_view){ .p = o.at, .size = { mask.count }, .stride = { 1 }, .rank = 1, .dtype = RT_I64 };
+    int code = rt_mask_open(&mask, p->ctx, v, &dims);
+    int64_t *at = code ? NULL : plan_alloc(p, (size_t)(mask.count + 1) * sizeof *at);
+    if (!code && !at) code = RT_ENOMEM;
+    if (!code) code = rt_mask_each(&mask, push_offsets, at);
+    part->values = (rt_view){ .p = at, .size = { mask.count }, .stride = { 1 }, .rank = 1, .dtype = RT_I64 };
     part->offsets = true;
     rt_mask_close(&mask);
     return code;

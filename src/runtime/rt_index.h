@@ -35,16 +35,18 @@ static inline void rt_add_run(int dtype, void *dst, int64_t ds, const void *src,
  * own. */
 typedef struct rt_mask {
     const rt_ctx *ctx;
-    rt_view view;      /* rank >= 1 */
-    int64_t count;     /* how many there are */
-    int64_t *first;    /* of every chunk of positions: how many there are before */
+    rt_view view;              /* dimensions merged, rank >= 1 */
+    int64_t with[RT_MAX_RANK]; /* strides of what is walked beside it */
+    int64_t count;             /* how many there are; made smaller by the caller: the first ones are visited */
+    int64_t *first;            /* of every chunk of positions: how many there are before */
 } rt_mask;
-int rt_mask_open(rt_mask *mask, const rt_ctx *ctx, const rt_view *v);
+/* with: a view of the same sizes in which the elements are looked for, or NULL. */
+int rt_mask_open(rt_mask *mask, const rt_ctx *ctx, const rt_view *v, const rt_view *with);
 void rt_mask_close(rt_mask *mask);
-/* n <= RT_INDEX_BLOCK elements from number `first` on, which share all but the last dimension: index[d] for the others,
- * last[i] = position along the last * step. */
-typedef int rt_mask_visit(void *user, int64_t first, int64_t n, const int64_t *index, const int64_t *last);
-int rt_mask_each(const rt_mask *mask, int64_t step, rt_mask_visit *visit, void *user);
+/* n <= RT_INDEX_BLOCK elements from number `first` on, of a block of so many positions; at[i]: the element's offset in
+ * `with`, without that its position, row by row. */
+typedef int rt_mask_visit(void *user, int64_t first, int64_t n, const int64_t *at);
+int rt_mask_each(const rt_mask *mask, rt_mask_visit *visit, void *user);
 /* How many elements are not zero. */
 int rt_count_true(const rt_ctx *ctx, const rt_view *v, int64_t *count);
 

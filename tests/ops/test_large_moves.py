@@ -25,7 +25,8 @@ FEW = torch.randint(0, 3, (150_000, 3))
 FLAT = torch.randint(-630_000, 630_000, (300, 1000))
 
 CALLS = {
-    "flip": [(MATRIX, [0]), (MATRIX, [1]), (BYTES, [0, 1]), (MATRIX.half(), [1]), (MATRIX.double(), [1]), (TALL, [1]),
+    "flip": [(MATRIX, [0]), (MATRIX, [1]), (BYTES, [0, 1]), (MATRIX.half(), [1]), (MATRIX.double(), [1]), (TALL, [1]), (MASK, [1]),
+             (MATRIX.to(torch.complex128), [1]), (MATRIX[:, :61].half(), [1]), (BYTES[:, :67], [1]),
              (MATRIX.t(), [0]), (IMAGE.to(memory_format=torch.channels_last), [2])],
     "roll": [(MATRIX, [37, -11], [0, 1]), (LONG, [1234]), (TALL, [2], [1])],
     "repeat": [(MATRIX, [2, 3]), (TALL, [1, 4]), (LONG[:1000], [300, 1]), (BYTES, [1, 2, 2])],
@@ -51,7 +52,8 @@ CALLS = {
     "index_add": [(MATRIX, 0, ROWS, torch.randn(1500, 900)), (MATRIX, 1, ROWS, torch.randn(700, 1500))],
     "index_copy": [(MATRIX, 0, ROWS[:300].unique(), torch.randn(len(ROWS[:300].unique()), 900))],
     "index_fill.int_Scalar": [(MATRIX, 1, ROWS, 2.5), (BYTES, 0, ROWS - 700, 3)],
-    "index.Tensor": [(MATRIX, [ROWS, ROWS]), (MATRIX, [None, ROWS]), (MATRIX, [MASK]),
+    "index.Tensor": [(TALL, [TALL > 0]), (IMAGE.transpose(1, 2), [IMAGE.transpose(1, 2) > 0]), (MATRIX, [ROWS, ROWS]),
+                     (MATRIX, [None, ROWS]), (MATRIX, [MASK]),
                      (IMAGE, [None, torch.tensor([3, 0]), None]),
                      (MATRIX, [ROWS.unsqueeze(1), ROWS[:40]])],
     "index_put": [(MATRIX, [MASK], torch.tensor(1.5)), (MATRIX, [ROWS], torch.randn(900), True)],
@@ -60,6 +62,7 @@ CALLS = {
     "put": [(MATRIX, FLAT, torch.randn(300, 1000), True)],
     "masked_select": [(MATRIX, MASK), (MATRIX.t(), MASK.t()), (MATRIX, MASK[0]), (BYTES, MASK)],
     "masked_scatter": [(MATRIX, MASK, torch.randn(700, 900)), (MATRIX.t(), MASK.t(), torch.randn(900, 700))],
+    "rot90": [(IMAGE, 1, [2, 3]), (IMAGE, 3, [1, 3])],
     "mul.Tensor": [(TALL, TALL[:, :1]), (TALL[:, 1:], TALL[:, :-1]), (TALL.double(), TALL[:1].double())],
     "sub.Tensor": [(TALL.half(), TALL[:, :1].half()), (FEW[:, 1:], FEW[:, :-1]), (IMAGE[..., 1:3], IMAGE[..., :1])],
     "amax": [(TALL, [1]), (MATRIX, [1]), (BYTES, [0, 1]), (BYTES, [1]), (MATRIX.half(), [1])],
@@ -75,7 +78,10 @@ CALLS = {
     "sort": [(FEW,), (MATRIX[:16], 0, True), (TALL.double(), 1, True)],
     "topk": [(MATRIX[:, :13], 5), (MATRIX[:13], 13, 0, False)],
     "bincount": [(ROWS,), (FEW.view(-1),), (FLAT.abs().view(-1),), (FEW[:, 0], LONG[:150_000].double(), 9)],
-    "nonzero": [(MASK,), (LONG > 0,), (BYTES,), (MATRIX.round(),), (MASK.t(),)],
+    "nonzero": [(MASK,), (LONG > 0,), (BYTES,), (MATRIX.round(),), (MASK.t(),), (FEW,), (FEW[:, :2],), (FEW.t(),),
+                (FEW.view(500, 2, 1, 5, 90) > 1,), (FEW.view(250, 600, 3)[:0],),
+                (FEW.view(30, 30, 500).transpose(0, 1),), (TALL.round().to(torch.complex64),), (TALL.round().half(),),
+                (torch.tensor([-0.0, torch.nan, 0.0, 1.0]).repeat(99, 5).double(),), (torch.tensor(3.0),)],
 }
 
 PIXELS = torch.randint(0, 4, (3, 120, 170))
@@ -150,6 +156,14 @@ def test_large(name, i, threads):
         largest = float(e.abs().max()) if sums and e.numel() else 0
         torch.testing.assert_close(a, e, rtol=1e-5 * sums, atol=2e-5 * largest if largest < 1e30 else 0, equal_nan=True)
         assert torch.equal(a, b) or e.isnan().any()
+
+
+@pytest.mark.parametrize("x", (FEW, FEW.t(), LONG.round(), FEW.view(30, 30, 500).transpose(0, 1)))
+@pytest.mark.parametrize("size", (0, 1, 5, 700, 70_000, 500_000))
+def test_places_up_to_a_number(x, size):
+    expected = torch.ops.aten.nonzero_static(x, size=size, fill_value=-7)
+    answer = harness.theirs(cresset.ops.aten.nonzero_static(harness.ours(x), size=size, fill_value=-7))
+    assert torch.equal(answer, expected)
 
 
 @pytest.mark.parametrize("scale", (1e25, 1e-30))
