@@ -478,6 +478,7 @@ static void write_token(scope *s, const cr_node *node) {
     if (!m) {
         cr_meta_init(&meta, CR_F32, (cr_device){ CR_CPU, -1 }); /* float32[0] */
         meta.rank = 1;
+        meta.size[0] = 0;
         meta.stride[0] = 1;
         m = &meta;
     }

@@ -43,29 +43,53 @@ static void put(int dtype, void *table, int64_t at, double x) {
     else ((float *)table)[at] = (float)x;
 }
 
-/* Cosine and sine of 2 pi k / n, k < n: exact for quarters. */
+/* Cosine and sine of 2 pi k / n, k < n: exact for quarters, whose zeros are positive. */
 static void unit(int64_t k, int64_t n, double *c, double *s) {
     int64_t quarter = 4 * k / n;
     double angle = 1.57079632679489661923 * ((double)(4 * k - quarter * n) / (double)n), x = cos(angle), y = sin(angle);
-    *c = quarter == 0 ? x : quarter == 1 ? -y : quarter == 2 ? -x : y;
-    *s = quarter == 0 ? y : quarter == 1 ? x : quarter == 2 ? -y : -x;
+    *c = quarter == 0 ? x : quarter == 1 ? 0 - y : quarter == 2 ? -x : y;
+    *s = quarter == 0 ? y : quarter == 1 ? x : quarter == 2 ? 0 - y : -x;
 }
 
-/* Cosines of 2 pi step k / n for k < count at table[at], sines `apart` behind; step * count <= n. Many of them are
- * products of few. */
-static void put_angles(int dtype, void *table, int64_t at, int64_t apart, int64_t step, int64_t count, int64_t n) {
+/* Short transforms in f64 have exactly rounded tables; others are made of products of few angles, in double. */
+static bool wants_exact(int dtype, int64_t n) { return dtype == RT_F64 && n <= LONG; }
+
+/* Cosines of 2 pi k / n for k < count <= n at the table's begin, sines `apart` behind. */
+static void put_angles(int dtype, void *table, int64_t apart, int64_t count, int64_t n) {
     enum { FEW = 32 };
     double c[FEW], s[FEW], x, y;
-    for (int64_t k = 0; k < FEW && k < count; k++) unit(step * k, n, &c[k], &s[k]);
+    for (int64_t k = 0; k < FEW && k < count; k++) unit(k, n, &c[k], &s[k]);
     for (int64_t k = 0; k < count; k += FEW) {
-        unit(step * k, n, &x, &y);
+        unit(k, n, &x, &y);
         for (int64_t i = 0; i < FEW && k + i < count; i++) {
-            if (n <= LONG) unit(step * (k + i), n, &x, &y), c[0] = 1, s[0] = 0;
-            int64_t by = n <= LONG ? 0 : i;
-            put(dtype, table, at + k + i, x * c[by] - y * s[by]);
-            put(dtype, table, at + apart + k + i, x * s[by] + y * c[by]);
+            if (wants_exact(dtype, n)) unit(k + i, n, &x, &y), c[0] = 1, s[0] = 0;
+            int64_t by = wants_exact(dtype, n) ? 0 : i;
+            put(dtype, table, k + i, x * c[by] - y * s[by]);
+            put(dtype, table, apart + k + i, x * s[by] + y * c[by]);
         }
     }
+}
+
+/* Cosines of 2 pi i k / n, i < rows and k < columns, and then their sines, n = rows * columns: i k is so many columns,
+ * whose angle is one of `rows`, and a rest. */
+static bool put_turns(const rt_ctx *ctx, int dtype, void *table, int64_t rows, int64_t columns) {
+    int64_t n = rows * columns;
+    double *c = rt_scratch(ctx, (size_t)(2 * (rows + columns)) * sizeof *c), *s = c + rows, *few = s + rows;
+    if (!c) return false;
+    for (int64_t k = 0; k < rows; k++) unit(k, rows, &c[k], &s[k]);
+    for (int64_t k = 0; k < columns; k++) unit(k, n, &few[2 * k], &few[2 * k + 1]);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0, whole = 0, rest = 0; k < columns; k++) {
+            double x = c[whole], y = s[whole], u = few[2 * rest], v = few[2 * rest + 1], re = x * u - y * v,
+                   im = x * v + y * u;
+            if (wants_exact(dtype, n)) unit(i * k, n, &re, &im);
+            put(dtype, table, i * columns + k, re);
+            put(dtype, table, n + i * columns + k, im);
+            rest += i;
+            if (rest >= columns) rest -= columns, whole++;
+        }
+    rt_scratch_free(ctx, c);
+    return true;
 }
 
 /* ---- plans ---- */
@@ -141,8 +165,7 @@ static bool plan_split(const rt_ctx *ctx, int dtype, fft_plan *p, int64_t rows) 
     p->first = plan_create(ctx, dtype, rows, false);
     p->second = plan_create(ctx, dtype, columns, false);
     p->turns = rt_scratch(ctx, (size_t)(2 * n * rt_itemsize(dtype)));
-    if (!p->first || !p->second || !p->turns) return false;
-    for (int64_t i = 0; i < rows; i++) put_angles(dtype, p->turns, i * columns, n, i, columns, n);
+    if (!p->first || !p->second || !p->turns || !put_turns(ctx, dtype, p->turns, rows, columns)) return false;
     if (n * rt_itemsize(dtype) > WHOLE_BYTES) {
         p->width = WHOLE_BYTES / rt_itemsize(dtype) / (rows > columns ? rows : columns);
         if (p->width < LEAST_WIDTH) p->width = LEAST_WIDTH;
@@ -165,7 +188,7 @@ static fft_plan *plan_create(const rt_ctx *ctx, int dtype, int64_t n, bool singl
     } else {
         p->table = rt_scratch(ctx, (size_t)(2 * n * rt_itemsize(dtype)));
         ok = p->table != NULL;
-        if (ok) put_angles(dtype, p->table, 0, n, 1, n, n);
+        if (ok) put_angles(dtype, p->table, n, n, n);
     }
     if (ok) return p;
     plan_dispose(ctx, p);
@@ -214,7 +237,7 @@ static int transform_axis(const rt_ctx *ctx, fft_axis a) {
     if (!p || (a.paired && !ends)) {
         code = rt_fail(ctx, RT_ENOMEM, "no memory for the tables of length %lld", (long long)a.n);
     } else {
-        if (ends) put_angles(dtype, ends, 0, n, 1, n, a.n);
+        if (ends) put_angles(dtype, ends, n, n, a.n);
         a.plan = p;
         a.ends = ends;
         a.block = single ? 1 : BLOCK_BYTES / (4 * rt__fft_part(p, 1) * rt_itemsize(dtype));

@@ -276,6 +276,7 @@ int rt_k_nonzero(const rt_ctx *ctx, const rt_call *c) { /* self */
 int rt_k_nonzero_static(const rt_ctx *ctx, const rt_call *c) { /* self, size, fill_value */
     rt_view rest = c->out[0];
     int64_t found;
+    if (!rest.size[0]) return RT_OK;
     int code = list_all(ctx, rt_arg_view(c, 0), &c->out[0], &found);
     if (code || found >= rest.size[0]) return code;
     rest.p = (int64_t *)rest.p + found * rest.stride[0];

@@ -110,7 +110,7 @@ static void repeat_row(char *dst, const char *src, int64_t n, int64_t bytes) {
 }
 
 /* The elements of a vector turned around: its words, then the halves of each, then the bytes of each half. */
-static inline __attribute__((always_inline)) u32x4 turn_around(u32x4 v, int64_t bytes) {
+static inline u32x4 turn_around(u32x4 v, int64_t bytes) {
     if (bytes == 8) return SHUFFLE(v, v, 2, 3, 0, 1);
     v = SHUFFLE(v, v, 3, 2, 1, 0);
     if (bytes <= 2) v = v << 16 | v >> 16;
@@ -118,21 +118,15 @@ static inline __attribute__((always_inline)) u32x4 turn_around(u32x4 v, int64_t 
     return v;
 }
 
-#define BACKWARDS(bytes)                                   \
-    for (; i + 16 / (bytes) <= n; i += 16 / (bytes)) {     \
-        u32x4 v;                                           \
-        memcpy(&v, x - i * (bytes) - (16 - (bytes)), 16);  \
-        v = turn_around(v, bytes);                         \
-        memcpy(y + i * (bytes), &v, 16);                   \
-    }
-
 /* y[i] = x[-i] */
 static void copy_backwards(char *y, const char *x, int64_t n, int64_t bytes) {
-    int64_t i = 0;
-    if (bytes == 8) BACKWARDS(8)
-    else if (bytes == 4) BACKWARDS(4)
-    else if (bytes == 2) BACKWARDS(2)
-    else if (bytes == 1) BACKWARDS(1)
+    int64_t per = 16 / bytes, i = 0;
+    for (; bytes <= 8 && i + per <= n; i += per) {
+        u32x4 v;
+        memcpy(&v, x - (i + per - 1) * bytes, 16);
+        v = turn_around(v, bytes);
+        memcpy(y + i * bytes, &v, 16);
+    }
     strided_rows(bytes, y + i * bytes, 0, 1, x - i * bytes, 0, -1, 1, n - i);
 }
 

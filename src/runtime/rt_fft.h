@@ -51,9 +51,9 @@ typedef void rt_fft_lines_fn(const fft_axis *a, void *memory, int64_t first, int
  * numbers. */
 typedef void rt_fft_filter_fn(const fft_plan *p, void *memory);
 
-/* Numbers in each of the four parts of a block's memory; behind them is room for a few columns. */
+/* Numbers in each of the four parts of a block's memory, whole cache lines; behind them is room for a few columns. */
 static inline int64_t rt__fft_part(const fft_plan *p, int64_t block) {
-    return ((p->inner ? p->inner->n : p->n) + 1) * block;
+    return (((p->inner ? p->inner->n : p->n) + 1) * block + 15) / 16 * 16;
 }
 static inline int64_t rt__fft_room(const fft_plan *p, int64_t block) {
     const fft_plan *line = p->inner ? p->inner : p;

@@ -30,7 +30,7 @@ static inline void FN(turn_one)(FN(parts) x, FN(parts) y, const T *c, const T *s
 
 /* Columns [first, first + width) of a line's matrix, which x holds (rows x width), turned by the plan's angles and
  * written as rows. */
-static void FN(turn)(const fft_plan *p, int64_t first, int64_t width, FN(parts) x, FN(parts) y) {
+static void FN(turn)(const fft_plan *p, int64_t first, int64_t width, FN(parts) x, FN(parts) y, fft_ahead *ahead) {
     int64_t rows = p->first->n, columns = p->second->n, i = 0;
     const T *c = (const T *)p->turns + first, *s = c + p->n;
     y.re += first * rows, y.im += first * rows;
@@ -38,6 +38,7 @@ static void FN(turn)(const fft_plan *p, int64_t first, int64_t width, FN(parts) 
         int64_t j = 0;
         for (; j + 8 <= width; j += 8) {
             V re[8], im[8];
+            fetch_ahead(ahead);
             for (int k = 0; k < 8; k++) {
                 int64_t at = (i + k) * width + j, angle = (i + k) * columns + j;
                 V a = *(const V *)(x.re + at), b = *(const V *)(x.im + at), u = *(const V *)(c + angle),
@@ -68,7 +69,8 @@ static void FN(copy_rows)(const T *x, int64_t from, T *y, int64_t to, int64_t ro
 
 /* Transforms the columns of a matrix, as many at a time as the plan says: rows that are a power of two apart would
  * push each other out of the cache. The result is turned into the rows of `to`, or lies there as in `from`. */
-static void FN(matrix)(const fft_plan *p, bool turned, FN(parts) from, FN(parts) to, T *small) {
+static void FN(matrix)(const fft_plan *p, bool turned, FN(parts) from, FN(parts) to, T *small,
+                       fft_ahead *ahead) {
     const fft_plan *half = turned ? p->first : p->second;
     int64_t rows = half->n, columns = p->n / rows, room = rows * p->width;
     FN(parts) a = { small, small + room }, b = { small + 2 * room, small + 3 * room };
@@ -76,8 +78,8 @@ static void FN(matrix)(const fft_plan *p, bool turned, FN(parts) from, FN(parts)
         int64_t width = columns - j < p->width ? columns - j : p->width;
         FN(copy_rows)(from.re + j, columns, a.re, width, rows, width);
         FN(copy_rows)(from.im + j, columns, a.im, width, rows, width);
-        FN(parts) z = FN(columns)(half, width, a, b);
-        if (turned) FN(turn)(p, j, width, z, to);
+        FN(parts) z = FN(columns)(half, width, a, b, ahead);
+        if (turned) FN(turn)(p, j, width, z, to, ahead);
         else {
             FN(copy_rows)(z.re, width, to.re + j, columns, rows, width);
             FN(copy_rows)(z.im, width, to.im + j, columns, rows, width);
@@ -85,20 +87,21 @@ static void FN(matrix)(const fft_plan *p, bool turned, FN(parts) from, FN(parts)
     }
 }
 
-static FN(parts) FN(bluestein)(const fft_plan *p, int64_t batch, FN(parts) x, FN(parts) y, T *small);
+static FN(parts) FN(bluestein)(const fft_plan *p, int64_t batch, FN(parts) x, FN(parts) y, T *small, fft_ahead *ahead);
 
 /* Transforms `batch` lines in x; returns which of x and y holds the result. */
-static FN(parts) FN(transform)(const fft_plan *p, int64_t batch, FN(parts) x, FN(parts) y, T *small) {
-    if (p->inner) return FN(bluestein)(p, batch, x, y, small);
-    if (!p->first || batch > 1) return FN(columns)(p, batch, x, y);
+static FN(parts) FN(transform)(const fft_plan *p, int64_t batch, FN(parts) x, FN(parts) y, T *small,
+                               fft_ahead *ahead) {
+    if (p->inner) return FN(bluestein)(p, batch, x, y, small, ahead);
+    if (!p->first || batch > 1) return FN(columns)(p, batch, x, y, ahead);
     if (p->width) {
-        FN(matrix)(p, true, x, y, small);
-        FN(matrix)(p, false, y, x, small);
+        FN(matrix)(p, true, x, y, small, ahead);
+        FN(matrix)(p, false, y, x, small, ahead);
         return x;
     }
-    FN(parts) z = FN(columns)(p->first, p->second->n, x, y), other = z.re == x.re ? y : x;
-    FN(turn)(p, 0, p->second->n, z, other);
-    return FN(columns)(p->second, p->first->n, other, z);
+    FN(parts) z = FN(columns)(p->first, p->second->n, x, y, ahead), other = z.re == x.re ? y : x;
+    FN(turn)(p, 0, p->second->n, z, other, ahead);
+    return FN(columns)(p->second, p->first->n, other, z, ahead);
 }
 
 static FN(parts) FN(swapped)(FN(parts) x, bool swap) { return swap ? (FN(parts)){ x.im, x.re } : x; }
@@ -125,14 +128,15 @@ static void FN(multiply)(FN(parts) x, const T *by, int64_t apart, int64_t n, int
 }
 
 /* exp(-i pi k^2 / n) turns the transform into a convolution with its own conjugate. */
-static FN(parts) FN(bluestein)(const fft_plan *p, int64_t batch, FN(parts) x, FN(parts) y, T *small) {
+static FN(parts) FN(bluestein)(const fft_plan *p, int64_t batch, FN(parts) x, FN(parts) y, T *small,
+                               fft_ahead *ahead) {
     int64_t n = p->n, m = p->inner->n;
     FN(multiply)(x, p->chirp, n, n, batch);
     memset(x.re + n * batch, 0, (size_t)((m - n) * batch) * sizeof(T));
     memset(x.im + n * batch, 0, (size_t)((m - n) * batch) * sizeof(T));
-    FN(parts) z = FN(transform)(p->inner, batch, x, y, small), other = z.re == x.re ? y : x;
+    FN(parts) z = FN(transform)(p->inner, batch, x, y, small, ahead), other = z.re == x.re ? y : x;
     FN(multiply)(z, p->filter, m, m, batch);
-    z = FN(transform)(p->inner, batch, FN(swapped)(z, true), FN(swapped)(other, true), small);
+    z = FN(transform)(p->inner, batch, FN(swapped)(z, true), FN(swapped)(other, true), small, ahead);
     z = FN(swapped)(z, true);
     FN(multiply)(z, p->chirp, n, n, batch);
     return z;
@@ -141,7 +145,7 @@ static FN(parts) FN(bluestein)(const fft_plan *p, int64_t batch, FN(parts) x, FN
 void FN(rt__fft_filter)(const fft_plan *p, void *memory) {
     int64_t m = p->inner->n;
     FN(parts) x = { p->filter, (T *)p->filter + m }, y = { memory, (T *)memory + m };
-    FN(parts) made = FN(transform)(p->inner, 1, x, y, (T *)memory + 2 * m);
+    FN(parts) made = FN(transform)(p->inner, 1, x, y, (T *)memory + 2 * m, &(fft_ahead){ NULL, NULL });
     T scale = (T)(1 / (double)m); /* of the two transforms that it stands between */
     for (int64_t k = 0; k < m; k++) {
         T re = made.re[k], im = made.im[k];
@@ -287,6 +291,16 @@ static void FN(join_pairs)(FN(parts) z, int64_t m, int64_t batch, const T *ends)
 
 /* ---- a block of lines ---- */
 
+/* What comes after a line that is transformed on its own. */
+static fft_ahead FN(line_behind)(const fft_axis *a, int64_t first, int64_t batch) {
+    int64_t next, bytes = (a->from_real ? a->n : 2 * (a->to_real ? a->n / 2 + 1 : a->n)) * (int64_t)sizeof(T);
+    if (batch > 1 || first + 1 >= a->lines || a->in->stride[a->dim] != 1 || bytes > FFT_FETCHED)
+        return (fft_ahead){ NULL, NULL };
+    fft_offsets(a, a->in, first + 1, 1, &next);
+    const char *from = (const char *)((const T *)a->in->p + next);
+    return (fft_ahead){ from, from + bytes };
+}
+
 void FN(rt__fft_lines)(const fft_axis *a, void *memory, int64_t first, int64_t batch) {
     const fft_plan *p = a->plan;
     int64_t room = rt__fft_part(p, a->block), offset[FFT_BLOCK], n = p->n, stride = a->in->stride[a->dim];
@@ -296,15 +310,10 @@ void FN(rt__fft_lines)(const fft_axis *a, void *memory, int64_t first, int64_t b
     if (a->from_real && a->paired) FN(gather)(a->in->p, offset, batch, 2 * stride, stride, n, in);
     else if (a->from_real) FN(gather)(a->in->p, offset, batch, stride, 0, n, in);
     else FN(gather)(a->in->p, offset, batch, 2 * stride, 1, a->to_real ? a->n / 2 + 1 : n, in);
-    if (batch == 1 && first + 1 < a->lines) { /* the next line comes from memory while this one is transformed */
-        int64_t next, bytes = (a->from_real ? a->n : 2 * (a->to_real ? a->n / 2 + 1 : n)) * (int64_t)sizeof(T);
-        fft_offsets(a, a->in, first + 1, 1, &next);
-        const char *from = (const char *)((const T *)a->in->p + next);
-        for (int64_t at = 0; at < bytes && bytes <= FFT_FETCHED && stride == 1; at += 64) __builtin_prefetch(from + at);
-    }
+    fft_ahead ahead = FN(line_behind)(a, first, batch);
     if (a->to_real && a->paired) FN(join_pairs)(in, n, batch, a->ends);
     else if (a->to_real) FN(mirror)(in, n, batch);
-    FN(parts) z = FN(swapped)(FN(transform)(p, batch, x, y, all + 4 * room), a->inverse);
+    FN(parts) z = FN(swapped)(FN(transform)(p, batch, x, y, all + 4 * room, &ahead), a->inverse);
     if (a->from_real && a->paired) FN(split_pairs)(z, n, batch, a->ends);
     fft_offsets(a, a->out, first, batch, offset);
     stride = a->out->stride[a->dim];

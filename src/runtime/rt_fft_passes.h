@@ -1,5 +1,5 @@
 /* rt_fft_passes.h: the passes of a transform. A template without a guard: rt_fft_set.h includes it for each dtype, with
- * T and FN defined.
+ * T, FN and W (a vector of WIDE numbers) defined.
  *
  * A transform of length n is one pass per factor (Stockham's order, so nothing is ever permuted): a pass of radix r
  * reads r numbers m = n' / r apart, combines them, turns them and writes them side by side, n' being what is left of n.
@@ -15,113 +15,125 @@ typedef struct FN(pass) {
     int64_t m, s, step;
     const T *cosine, *sine; /* of 2 pi k / n, n of them */
     int64_t n;
+    fft_ahead *ahead;
 } FN(pass);
 
+/* Bodies of the passes work on N: one number, or a vector of neighbours. IN: number k of an input, a = s * m apart. */
+#define IN(N, x, k) (*(const N *)((x) + q + (k) * a))
+#define OUT(N, y, j) (*(N *)((y) + q + (j) * s))
 /* Output j of the pass, turned. */
-#define PUT(j, a, b)                                                   \
-    do {                                                               \
-        T re_##j = (a), im_##j = (b);                                  \
-        yr[q + j * s] = last ? re_##j : re_##j * c[j] - im_##j * d[j]; \
-        yi[q + j * s] = last ? im_##j : re_##j * d[j] + im_##j * c[j]; \
+#define PUT(N, j, u, v)                                 \
+    do {                                                \
+        N re_##j = (u), im_##j = (v), was_##j = re_##j; \
+        if (!last) {                                    \
+            re_##j = re_##j * c[j] - im_##j * d[j];     \
+            im_##j = was_##j * d[j] + im_##j * c[j];    \
+        }                                               \
+        OUT(N, yr, j) = re_##j;                         \
+        OUT(N, yi, j) = im_##j;                         \
     } while (0)
-/* The rows of a pass: pointers to the inputs and outputs, and the turns. */
-#define ROWS(r)                                                                                          \
-    int64_t s = f->s, m = f->m, a = s * m;                                                               \
-    for (int64_t p = 0; p < m; p++) {                                                                    \
-        T c[r], d[r];                                                                                    \
-        for (int j = 1; j < r; j++) c[j] = f->cosine[j * p * f->step], d[j] = -f->sine[j * p * f->step]; \
-        const T *xr = x.re + s * p, *xi = x.im + s * p;                                                  \
-        T *restrict yr = y.re + s * r * p, *restrict yi = y.im + s * r * p;                              \
-        INDEPENDENT for (int64_t q = 0; q < s; q++) {
-
-static inline __attribute__((always_inline)) void FN(pass2)(const FN(pass) * f, FN(parts) x, FN(parts) y, bool last) {
-    ROWS(2)
-    T ar = xr[q], ai = xi[q], br = xr[q + a], bi = xi[q + a];
-    yr[q] = ar + br;
-    yi[q] = ai + bi;
-    PUT(1, ar - br, ai - bi);
-}
+/* A pass of radix r: pointers to the inputs and outputs, the turns, and its body along the batch. Batches of whole
+ * vectors are the usual case, and loops over few of them: the compiler's own vectors would spend half of the time on
+ * finding out where they begin and end. */
+#define PASS(r, BODY)                                                                                           \
+    static inline __attribute__((always_inline)) void FN(pass##r)(const FN(pass) * f, FN(parts) x, FN(parts) y, \
+                                                                  bool last) {                                  \
+        int64_t s = f->s, m = f->m, a = s * m;                                                                  \
+        for (int64_t p = 0; p < m; p++) {                                                                       \
+            T c[r], d[r];                                                                                       \
+            fetch_ahead(f->ahead);                                                                              \
+            for (int j = 1; j < r; j++) c[j] = f->cosine[j * p * f->step], d[j] = -f->sine[j * p * f->step];    \
+            const T *xr = x.re + s * p, *xi = x.im + s * p;                                                     \
+            T *restrict yr = y.re + s * r * p, *restrict yi = y.im + s * r * p;                                 \
+            if (s % WIDE == 0)                                                                                  \
+                for (int64_t q = 0; q < s; q += WIDE) { BODY(W) }                                               \
+            else                                                                                                \
+                INDEPENDENT for (int64_t q = 0; q < s; q++) { BODY(T) }                                         \
+        }                                                                                                       \
     }
-}
 
-static inline __attribute__((always_inline)) void FN(pass3)(const FN(pass) * f, FN(parts) x, FN(parts) y, bool last) {
-    const T half = (T)0.5, root = (T)0.86602540378443864676;
-    ROWS(3)
-    T ar = xr[q], ai = xi[q], br = xr[q + a], bi = xi[q + a], cr = xr[q + 2 * a], ci = xi[q + 2 * a];
-    T tr = br + cr, ti = bi + ci, ur = ar - half * tr, ui = ai - half * ti, vr = root * (br - cr),
-      vi = root * (bi - ci);
-    yr[q] = ar + tr;
-    yi[q] = ai + ti;
-    PUT(1, ur + vi, ui - vr);
-    PUT(2, ur - vi, ui + vr);
-}
-    }
-}
+#define BODY2(N)                                                                  \
+    N ar = IN(N, xr, 0), ai = IN(N, xi, 0), br = IN(N, xr, 1), bi = IN(N, xi, 1); \
+    OUT(N, yr, 0) = ar + br;                                                      \
+    OUT(N, yi, 0) = ai + bi;                                                      \
+    PUT(N, 1, ar - br, ai - bi);
+PASS(2, BODY2)
 
-static inline __attribute__((always_inline)) void FN(pass4)(const FN(pass) * f, FN(parts) x, FN(parts) y, bool last) {
-    ROWS(4)
-    T ar = xr[q], ai = xi[q], br = xr[q + a], bi = xi[q + a];
-    T cr = xr[q + 2 * a], ci = xi[q + 2 * a], dr = xr[q + 3 * a], di = xi[q + 3 * a];
-    T er = ar + cr, ei = ai + ci, gr = ar - cr, gi = ai - ci, hr = br + dr, hi = bi + di, kr = bi - di, ki = dr - br;
-    yr[q] = er + hr;
-    yi[q] = ei + hi;
-    PUT(1, gr + kr, gi + ki);
-    PUT(2, er - hr, ei - hi);
-    PUT(3, gr - kr, gi - ki);
-}
-    }
-}
+#define BODY3(N)                                                                                     \
+    const T half = (T)0.5, root = (T)0.86602540378443864676;                                         \
+    N ar = IN(N, xr, 0), ai = IN(N, xi, 0), br = IN(N, xr, 1), bi = IN(N, xi, 1), cr = IN(N, xr, 2); \
+    N ci = IN(N, xi, 2);                                                                             \
+    N tr = br + cr, ti = bi + ci, ur = ar - half * tr, ui = ai - half * ti, vr = root * (br - cr);   \
+    N vi = root * (bi - ci);                                                                         \
+    OUT(N, yr, 0) = ar + tr;                                                                         \
+    OUT(N, yi, 0) = ai + ti;                                                                         \
+    PUT(N, 1, ur + vi, ui - vr);                                                                     \
+    PUT(N, 2, ur - vi, ui + vr);
+PASS(3, BODY3)
 
-static inline __attribute__((always_inline)) void FN(pass5)(const FN(pass) * f, FN(parts) x, FN(parts) y, bool last) {
-    const T c1 = (T)0.30901699437494742410, s1 = (T)0.95105651629515357212, c2 = (T)-0.80901699437494742410,
-            s2 = (T)0.58778525229247312917;
-    ROWS(5)
-    T ar = xr[q], ai = xi[q], pr = xr[q + a], pi = xi[q + a], qr = xr[q + 2 * a], qi = xi[q + 2 * a];
-    T rr = xr[q + 3 * a], ri = xi[q + 3 * a], tr = xr[q + 4 * a], ti = xi[q + 4 * a];
-    T er = pr + tr, ei = pi + ti, gr = qr + rr, gi = qi + ri, hr = pr - tr, hi = pi - ti, kr = qr - rr, ki = qi - ri;
-    T ur = ar + c1 * er + c2 * gr, ui = ai + c1 * ei + c2 * gi, vr = ar + c2 * er + c1 * gr,
-      vi = ai + c2 * ei + c1 * gi;
-    T br = s1 * hr + s2 * kr, bi = s1 * hi + s2 * ki, zr = s2 * hr - s1 * kr, zi = s2 * hi - s1 * ki;
-    yr[q] = ar + er + gr;
-    yi[q] = ai + ei + gi;
-    PUT(1, ur + bi, ui - br);
-    PUT(2, vr + zi, vi - zr);
-    PUT(3, vr - zi, vi + zr);
-    PUT(4, ur - bi, ui + br);
-}
-}
-}
+#define BODY4(N)                                                                                                      \
+    N ar = IN(N, xr, 0), ai = IN(N, xi, 0), br = IN(N, xr, 1), bi = IN(N, xi, 1);                                     \
+    N cr = IN(N, xr, 2), ci = IN(N, xi, 2), dr = IN(N, xr, 3), di = IN(N, xi, 3);                                     \
+    N er = ar + cr, ei = ai + ci, gr = ar - cr, gi = ai - ci, hr = br + dr, hi = bi + di, kr = bi - di, ki = dr - br; \
+    OUT(N, yr, 0) = er + hr;                                                                                          \
+    OUT(N, yi, 0) = ei + hi;                                                                                          \
+    PUT(N, 1, gr + kr, gi + ki);                                                                                      \
+    PUT(N, 2, er - hr, ei - hi);                                                                                      \
+    PUT(N, 3, gr - kr, gi - ki);
+PASS(4, BODY4)
+
+#define BODY5(N)                                                                                                      \
+    const T c1 = (T)0.30901699437494742410, s1 = (T)0.95105651629515357212;                                           \
+    const T c2 = (T)-0.80901699437494742410, s2 = (T)0.58778525229247312917;                                          \
+    N ar = IN(N, xr, 0), ai = IN(N, xi, 0), pr = IN(N, xr, 1), pi = IN(N, xi, 1), qr = IN(N, xr, 2);                  \
+    N qi = IN(N, xi, 2);                                                                                              \
+    N rr = IN(N, xr, 3), ri = IN(N, xi, 3), tr = IN(N, xr, 4), ti = IN(N, xi, 4);                                     \
+    N er = pr + tr, ei = pi + ti, gr = qr + rr, gi = qi + ri, hr = pr - tr, hi = pi - ti, kr = qr - rr, ki = qi - ri; \
+    N ur = ar + c1 * er + c2 * gr, ui = ai + c1 * ei + c2 * gi, vr = ar + c2 * er + c1 * gr;                          \
+    N vi = ai + c2 * ei + c1 * gi;                                                                                    \
+    N br = s1 * hr + s2 * kr, bi = s1 * hi + s2 * ki, zr = s2 * hr - s1 * kr, zi = s2 * hi - s1 * ki;                 \
+    OUT(N, yr, 0) = ar + er + gr;                                                                                     \
+    OUT(N, yi, 0) = ai + ei + gi;                                                                                     \
+    PUT(N, 1, ur + bi, ui - br);                                                                                      \
+    PUT(N, 2, vr + zi, vi - zr);                                                                                      \
+    PUT(N, 3, vr - zi, vi + zr);                                                                                      \
+    PUT(N, 4, ur - bi, ui + br);
+PASS(5, BODY5)
 
 /* Two passes of radix 4 over the even and the odd inputs, and one of radix 2 over both. */
-static inline __attribute__((always_inline)) void FN(pass8)(const FN(pass) * f, FN(parts) x, FN(parts) y, bool last) {
-    const T root = (T)0.70710678118654752440;
-    ROWS(8)
-    T ar = xr[q] + xr[q + 4 * a], ai = xi[q] + xi[q + 4 * a], br = xr[q] - xr[q + 4 * a], bi = xi[q] - xi[q + 4 * a];
-    T cr = xr[q + 2 * a] + xr[q + 6 * a], ci = xi[q + 2 * a] + xi[q + 6 * a], dr = xi[q + 2 * a] - xi[q + 6 * a],
-      di = xr[q + 6 * a] - xr[q + 2 * a];
-    T er = xr[q + a] + xr[q + 5 * a], ei = xi[q + a] + xi[q + 5 * a], gr = xr[q + a] - xr[q + 5 * a],
-      gi = xi[q + a] - xi[q + 5 * a];
-    T hr = xr[q + 3 * a] + xr[q + 7 * a], hi = xi[q + 3 * a] + xi[q + 7 * a], kr = xi[q + 3 * a] - xi[q + 7 * a],
-      ki = xr[q + 7 * a] - xr[q + 3 * a];
-    T e0r = ar + cr, e0i = ai + ci, e1r = br + dr, e1i = bi + di, e2r = ar - cr, e2i = ai - ci, e3r = br - dr,
-      e3i = bi - di;
-    T o0r = er + hr, o0i = ei + hi, t1r = gr + kr, t1i = gi + ki, o2r = ei - hi, o2i = hr - er, t3r = gr - kr,
-      t3i = gi - ki;
-    T o1r = root * (t1r + t1i), o1i = root * (t1i - t1r), o3r = root * (t3i - t3r), o3i = -root * (t3r + t3i);
-    yr[q] = e0r + o0r;
-    yi[q] = e0i + o0i;
-    PUT(1, e1r + o1r, e1i + o1i);
-    PUT(2, e2r + o2r, e2i + o2i);
-    PUT(3, e3r + o3r, e3i + o3i);
-    PUT(4, e0r - o0r, e0i - o0i);
-    PUT(5, e1r - o1r, e1i - o1i);
-    PUT(6, e2r - o2r, e2i - o2i);
-    PUT(7, e3r - o3r, e3i - o3i);
-}
-    }
-}
-#undef ROWS
+#define BODY8(N)                                                                                               \
+    const T root = (T)0.70710678118654752440;                                                                  \
+    N x0r = IN(N, xr, 0), x0i = IN(N, xi, 0), x1r = IN(N, xr, 1), x1i = IN(N, xi, 1), x2r = IN(N, xr, 2);      \
+    N x2i = IN(N, xi, 2), x3r = IN(N, xr, 3), x3i = IN(N, xi, 3), x4r = IN(N, xr, 4), x4i = IN(N, xi, 4);      \
+    N x5r = IN(N, xr, 5), x5i = IN(N, xi, 5), x6r = IN(N, xr, 6), x6i = IN(N, xi, 6), x7r = IN(N, xr, 7);      \
+    N x7i = IN(N, xi, 7), ar = x0r + x4r, ai = x0i + x4i, br = x0r - x4r, bi = x0i - x4i;                      \
+    N cr = x2r + x6r, ci = x2i + x6i, dr = x2i - x6i, di = x6r - x2r;                                          \
+    N er = x1r + x5r, ei = x1i + x5i, gr = x1r - x5r, gi = x1i - x5i;                                          \
+    N hr = x3r + x7r, hi = x3i + x7i, kr = x3i - x7i, ki = x7r - x3r;                                          \
+    N e0r = ar + cr, e0i = ai + ci, e1r = br + dr, e1i = bi + di, e2r = ar - cr, e2i = ai - ci;                \
+    N e3r = br - dr, e3i = bi - di, o0r = er + hr, o0i = ei + hi, t1r = gr + kr, t1i = gi + ki;                \
+    N o2r = ei - hi, o2i = hr - er, t3r = gr - kr, t3i = gi - ki;                                              \
+    N o1r = root * (t1r + t1i), o1i = root * (t1i - t1r), o3r = root * (t3i - t3r), o3i = -root * (t3r + t3i); \
+    OUT(N, yr, 0) = e0r + o0r;                                                                                 \
+    OUT(N, yi, 0) = e0i + o0i;                                                                                 \
+    PUT(N, 1, e1r + o1r, e1i + o1i);                                                                           \
+    PUT(N, 2, e2r + o2r, e2i + o2i);                                                                           \
+    PUT(N, 3, e3r + o3r, e3i + o3i);                                                                           \
+    PUT(N, 4, e0r - o0r, e0i - o0i);                                                                           \
+    PUT(N, 5, e1r - o1r, e1i - o1i);                                                                           \
+    PUT(N, 6, e2r - o2r, e2i - o2i);                                                                           \
+    PUT(N, 7, e3r - o3r, e3i - o3i);
+PASS(8, BODY8)
+
+#undef IN
+#undef OUT
 #undef PUT
+#undef PASS
+#undef BODY2
+#undef BODY3
+#undef BODY4
+#undef BODY5
+#undef BODY8
 
 /* Any radix: r * r multiplications. Sines of 2 pi j k / r are among the twiddles, since r divides n. */
 static void FN(pass_any)(const FN(pass) * f, int64_t r, FN(parts) x, FN(parts) y) {
@@ -151,9 +163,9 @@ static void FN(pass_any)(const FN(pass) * f, int64_t r, FN(parts) x, FN(parts) y
 
 #define EITHER(pass) f.m == 1 ? FN(pass)(&f, x, y, true) : FN(pass)(&f, x, y, false)
 /* Transforms `batch` lines in x, with y of the same size to work in. Returns which of the two holds the result. */
-static FN(parts) FN(columns)(const fft_plan *plan, int64_t batch, FN(parts) x, FN(parts) y) {
+static FN(parts) FN(columns)(const fft_plan *plan, int64_t batch, FN(parts) x, FN(parts) y, fft_ahead *ahead) {
     const T *table = plan->table;
-    FN(pass) f = { .m = plan->n, .s = batch, .step = 1, .cosine = table, .sine = table + plan->n, .n = plan->n };
+    FN(pass) f = { plan->n, batch, 1, table, table + plan->n, plan->n, ahead };
     for (int i = 0; i < plan->nfactors; i++) {
         int r = plan->factor[i];
         f.m /= r;

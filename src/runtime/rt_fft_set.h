@@ -1,5 +1,5 @@
 /* rt_fft_set.h: all loops of transforms for one instruction set. A file that includes it names the set: FFT_SET(name)
- * gives a function its name. */
+ * gives a function its name, FFT_BYTES is the size of its vectors. */
 #include "runtime/rt_fft.h"
 
 #include <string.h>
@@ -12,7 +12,14 @@
 #define SHUFFLE8(a, b, ...) __builtin_shuffle(a, b, (V_INDEX){ __VA_ARGS__ })
 #endif
 
-enum { TILE = 8 };
+enum { TILE = 8, FETCHED_AT_ONCE = 4 };
+
+/* Memory that is needed next comes while numbers are worked on: a few of its cache lines at every step, because a
+ * processor waits when too many are on their way. */
+typedef struct fft_ahead { const char *next, *end; } fft_ahead;
+static inline __attribute__((always_inline)) void fetch_ahead(fft_ahead *a) {
+    for (int i = 0; i < FETCHED_AT_ONCE && a->next < a->end; i++, a->next += 64) __builtin_prefetch(a->next);
+}
 
 /* Where lines begin, in numbers of which a complex one is two. */
 static void fft_offsets(const fft_axis *a, const rt_view *v, int64_t first, int64_t batch, int64_t *offset) {
@@ -29,11 +36,14 @@ static void fft_offsets(const fft_axis *a, const rt_view *v, int64_t first, int6
 }
 
 typedef float fft_f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float fft_f32w __attribute__((vector_size(FFT_BYTES), aligned(4), may_alias));
 typedef int32_t fft_i32x8 __attribute__((vector_size(32)));
 #define T float
 #define FN(name) FFT_SET(name##_f32)
 #define V fft_f32x8
 #define V_INDEX fft_i32x8
+#define W fft_f32w
+#define WIDE (FFT_BYTES / 4)
 #include "runtime/rt_fft_passes.h"
 
 #include "runtime/rt_fft_lines.h"
@@ -41,13 +51,18 @@ typedef int32_t fft_i32x8 __attribute__((vector_size(32)));
 #undef FN
 #undef V
 #undef V_INDEX
+#undef W
+#undef WIDE
 
 typedef double fft_f64x8 __attribute__((vector_size(64), aligned(8), may_alias));
+typedef double fft_f64w __attribute__((vector_size(FFT_BYTES), aligned(8), may_alias));
 typedef int64_t fft_i64x8 __attribute__((vector_size(64)));
 #define T double
 #define FN(name) FFT_SET(name##_f64)
 #define V fft_f64x8
 #define V_INDEX fft_i64x8
+#define W fft_f64w
+#define WIDE (FFT_BYTES / 8)
 #include "runtime/rt_fft_passes.h"
 
 #include "runtime/rt_fft_lines.h"

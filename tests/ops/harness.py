@@ -26,6 +26,7 @@ own, so that the summary counts them:
 """
 import contextlib
 import dataclasses
+import functools
 
 import cresset
 import torch
@@ -130,9 +131,30 @@ def broadcast(c):
     return lambda t: dense(t.expand(size)) if t.dim() else dense(t)
 
 
+@functools.cache
+def halves_have_a_path():
+    return torch.ops.mkldnn._is_mkldnn_fp16_supported()
+
+
+@contextlib.contextmanager
+def any_machine(args):
+    """On processors with AVX512-FP16 PyTorch hands products and convolutions of float16 to oneDNN, whose results have
+    other strides (docs/differences.md). What is asked for is the answer of all other machines."""
+    halves = any(t.dtype == torch.float16 for t in tensors(args)) and halves_have_a_path()
+    before = torch.backends.mkldnn.enabled if halves else None
+    if halves:
+        torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        if halves:
+            torch._C._set_mkldnn_enabled(before)
+
+
 def attempt(f, args, kwargs):
     try:
-        return f(*args, **kwargs)
+        with any_machine([*args, *kwargs.values()]):
+            return f(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - the class is what is compared
         return Refused(error)
 

@@ -25,7 +25,8 @@ FEW = torch.randint(0, 3, (150_000, 3))
 FLAT = torch.randint(-630_000, 630_000, (300, 1000))
 
 CALLS = {
-    "flip": [(MATRIX, [0]), (MATRIX, [1]), (BYTES, [0, 1]), (MATRIX.half(), [1]), (MATRIX.double(), [1]), (TALL, [1]), (MASK, [1]),
+    "flip": [(MATRIX, [0]), (MATRIX, [1]), (BYTES, [0, 1]), (MATRIX.half(), [1]), (MATRIX.double(), [1]),
+             (TALL, [1]), (MASK, [1]),
              (MATRIX.to(torch.complex128), [1]), (MATRIX[:, :61].half(), [1]), (BYTES[:, :67], [1]),
              (MATRIX.t(), [0]), (IMAGE.to(memory_format=torch.channels_last), [2])],
     "roll": [(MATRIX, [37, -11], [0, 1]), (LONG, [1234]), (TALL, [2], [1])],

@@ -73,3 +73,12 @@ def test_numbers_that_are_not_finite_spoil_their_line_alone():
     found = harness.theirs(cresset.ops.aten._fft_c2c(harness.ours(x), [1], 0, True))
     assert (~found.real.isfinite() | ~found.imag.isfinite()).all(1).nonzero().flatten().tolist() == [3, 7]
     assert found.isfinite().all(1).sum() == 18
+
+
+@pytest.mark.parametrize("n", (4, 8, 12, 16))
+def test_a_quarter_of_a_mirrored_signal_is_a_positive_zero(n):
+    half = torch.randint(-9, 9, (n // 2 + 1,)).double()
+    mirrored = torch.cat([half, half[1:-1].flip(0)])
+    expected, answer = torch.fft.rfft(mirrored), harness.theirs(cresset.fft.rfft(harness.ours(mirrored)))
+    for x in (expected, answer):
+        assert x.imag[n // 4] == 0 and not torch.signbit(x.imag[n // 4])
