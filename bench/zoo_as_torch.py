@@ -67,6 +67,8 @@ def without_torch(name, make, _steps):
             expected = [torch.from_numpy(saved[key]) for key in saved.files]
         row["as_torch"] = zoo.compare([t.float() for t in outputs], expected) or "ok"
     except BaseException as error:
+        while error.__cause__:  # transformers says only which of its modules could not be imported
+            error = error.__cause__
         last = traceback.extract_tb(error.__traceback__)[-1]
         row = {"as_torch": zoo.said(error), "at": f"{last.filename}:{last.lineno}"}
     row["missing"] = [name for name in as_torch.missing() if name + " is not in" in row["as_torch"]]

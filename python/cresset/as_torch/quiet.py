@@ -108,6 +108,7 @@ _module("torch.onnx", {"is_in_onnx_export": _no, "register_custom_op_symbolic": 
 _module("torch.onnx.operators", None, "", "shape_as_tensor reshape_from_tensor_shape")
 _module("torch.onnx.symbolic_opset11")
 _module("torch.onnx.symbolic_helper", {"parse_args": lambda *kinds: _same})
+_extra("torch._C", {}, "Value Graph Node")
 _module("torch.package")
 _module("torch._custom_ops")
 _module("torch.ao", None)
