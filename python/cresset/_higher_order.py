@@ -404,4 +404,4 @@ def _associative_real(combine_fn: Callable[..., Any], flat: list[Any], spec: Any
 
 
 for _op in (cond, while_loop, map, scan, associative_scan):
-    _op._cresset_rule = "run"  # type: ignore[attr-defined]  # an export does not look into them (capture/rules.c)
+    _op._cresset_rule = "region"  # type: ignore[attr-defined]  # captures do not look into them (capture/rules.c)

@@ -349,7 +349,7 @@ static int module_attribute(cr_capture *c, PyObject *token, PyObject *name, PyOb
         return cr_break(c, "module '%s' has no '%U' of its own", module, name);
     cr_call_mode paused = cr_pause(c);
     PyObject *made = PyObject_GetAttr(real, name);
-    cr_go_on(c, paused);
+    cr_go_on(paused);
     if (!made) return -1;
     Py_DECREF(made);
     if (cr_read_now(CR_READ_KEY, dict, name, 0)) return found(cr_wrap_read(c, CR_READ_KEY, at, dict, name, 0), out);

@@ -600,7 +600,7 @@ static int make_tensor(cr_capture *c, cr_call_frame *f, PyObject *callable, cons
     if (c->tracer) return cr_give(c, f, PyObject_Vectorcall(callable, a->at, (size_t)a->n, a->kwnames));
     cr_call_mode paused = cr_pause(c);
     PyObject *made = PyObject_Vectorcall(callable, a->at, (size_t)a->n, a->kwnames);
-    cr_go_on(c, paused);
+    cr_go_on(paused);
     PyObject *copy = made ? PyObject_CallMethod(made, "clone", NULL) : NULL;
     Py_XDECREF(made);
     return cr_give(c, f, copy);

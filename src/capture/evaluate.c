@@ -76,7 +76,7 @@ static int look_for_signals(cr_capture *c) {
     if (c->plain) return PyErr_CheckSignals();
     cr_call_mode paused = cr_pause(c);
     int raised = PyErr_CheckSignals();
-    cr_go_on(c, paused);
+    cr_go_on(paused);
     return raised;
 }
 
@@ -421,7 +421,7 @@ HANDLER(DELETE_GLOBAL) {
 static int import_now(const cr_capture *c, PyObject *name) {
     cr_call_mode paused = cr_pause(c);
     PyObject *module = PyImport_Import(name);
-    cr_go_on(c, paused);
+    cr_go_on(paused);
     Py_XDECREF(module);
     return module ? 0 : -1;
 }

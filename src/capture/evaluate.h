@@ -156,7 +156,7 @@ bool cr_is_capturing(void);
 bool cr_set_capturing(bool on); /* what it was */
 /* What runs between is not recorded. An exporter may be in the body of a region, whose trace is another. */
 cr_call_mode cr_pause(const cr_capture *c);
-void cr_go_on(const cr_capture *c, cr_call_mode paused);
+void cr_go_on(cr_call_mode paused);
 bool cr_follows_opaque(void); /* ops that only another library has: are they part of graphs? */
 /* Ends the capture: the call runs plain, for this reason. Always -1. */
 int cr_break(cr_capture *c, const char *format, ...);
@@ -252,6 +252,9 @@ int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *
                     PyObject *kwnames);
 /* A function of ours, run by CPython on what the program gives it; what it calls of the program's is evaluated. */
 int cr_call_run(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a);
+/* cond(), while_loop(), map(), scan() or associative_scan(), a token. (eval_regions.c) */
+int cr_call_region(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
+bool cr_is_known_value(PyObject *value); /* tensors, constants and containers of those */
 /* The same of a function in C that another one stands in for. */
 int cr_call_substituted(cr_capture *c, cr_call_frame *f, PyObject *builtin, PyObject *const *args, Py_ssize_t nargs,
                         PyObject *kwnames);

@@ -45,6 +45,8 @@ static bool is_known_value(PyObject *value, int depth) {
     return true;
 }
 
+bool cr_is_known_value(PyObject *value) { return is_known_value(value, 8); }
+
 static int push_known(cr_capture *c, cr_call_frame *f, PyObject *function, PyObject *result) {
     if (!result) return -1;
     if (is_known_value(result, 8)) return cr_push(f, result), 0;
@@ -99,7 +101,7 @@ static int call_once(cr_capture *c, cr_call_frame *f, PyObject *function, PyObje
     }
     cr_call_mode paused = cr_pause(c);
     PyObject *result = PyObject_Vectorcall(function, real, (size_t)nargs, kwnames);
-    cr_go_on(c, paused);
+    cr_go_on(paused);
     PyMem_Free(real);
     if (result && !cr_is_constant(result)) {
         cr_break(c,
@@ -145,6 +147,8 @@ int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *
                     PyObject *kwnames) {
     PyObject *function = cr_real(token), *rule = c->plain ? NULL : rule_of(function), *name;
     if (!rule) return PyErr_Occurred() ? -1 : 1;
+    if (!PyUnicode_CompareWithASCIIString(rule, "region"))
+        return cr_call_region(c, f, token, &(cr_arguments){ args, nargs, kwnames });
     if (!PyUnicode_CompareWithASCIIString(rule, "run"))
         return c->tracer ? cr_call_run(c, f, function, &(cr_arguments){ args, nargs, kwnames }) : 1;
     /* nobody looks into it, so all of it is guarded: closure and defaults, too. The entry holds it */
