@@ -156,6 +156,9 @@ void cr_graph_set_expr(cr_graph *g, uint32_t value, cr_sym expr);
 CR_NODISCARD cr_status cr_graph_set_archived(cr_graph *g, uint32_t node, const cr_archived *archived);
 /* CR_EVALUE when a value of it is still used. */
 CR_NODISCARD cr_status cr_graph_erase(cr_graph *g, uint32_t node);
+/* A copy in which each of these placeholders (`which`: per placeholder) that shared memory with another lies in one of
+ * its own, with what is made of it; NULL: none did. (inputs.c) */
+CR_NODISCARD cr_status cr_graph_part_inputs(const cr_graph *g, const bool *which, cr_graph **out);
 
 /* ---- text, verification, execution: cresset/graph.h ---- */
 /* Part of CR_VERIFY_SHAPE, and done on loading: what regions hand to their bodies has the dtypes, sizes and strides

@@ -448,15 +448,23 @@ static cr_status run_passes(lowering *w, method_program *mp, cr_graph **out) {
     const char **names = cr_arena_calloc(&w->l->arena, p->ninputs + 1, sizeof *names);
     mp->frozen = cr_arena_calloc(&w->l->arena, p->ninputs + 1, sizeof *mp->frozen);
     mp->inputs = cr_arena_calloc(&w->l->arena, p->ninputs + 1, sizeof *mp->inputs);
-    if (!names || !mp->frozen || !mp->inputs) return CR_ENOMEM;
-    for (size_t i = 0; i < p->ninputs; i++) names[i] = p->inputs[i].target;
+    bool *given = cr_arena_calloc(&w->l->arena, p->ninputs + 1, sizeof *given);
+    cr_graph *parted;
+    if (!names || !mp->frozen || !mp->inputs || !given) return CR_ENOMEM;
+    for (size_t i = 0; i < p->ninputs; i++) {
+        names[i] = p->inputs[i].target;
+        given[i] = p->inputs[i].kind == CR_INPUT_USER;
+    }
     find_frozen(w, mp);
     cr_freeze_options freeze = { .tensors = mp->frozen, .names = names, .n = p->ninputs };
     struct cr_pass_option told[] = { { "freeze", &freeze }, { "fuse", w->options ? (void *)w->options->fuse : NULL } };
     cr_pipeline_options o = { .options = told, .noptions = CR_COUNT(told) };
     if (w->options) o.after = w->options->after, o.user = w->options->user;
     CR_TRY(cr_vec_reserve(&w->l->graphs, w->l->graphs.n + 1));
-    CR_TRY(cr_pipeline_native(&o, p->graph, out));
+    CR_TRY(cr_graph_part_inputs(p->graph, given, &parted));
+    cr_status status = cr_pipeline_native(&o, parted ? parted : p->graph, out);
+    cr_graph_release(parted);
+    CR_TRY(status);
     w->l->graphs.at[w->l->graphs.n++] = *out;
     for (size_t i = 0; i < p->ninputs; i++)
         if (!mp->frozen[i]) mp->inputs[mp->ninputs++] = &p->inputs[i];
