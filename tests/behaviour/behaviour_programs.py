@@ -43,17 +43,23 @@ def fill(frame, **parts):
     return "\n".join(out)
 
 
+def of_library(text):
+    """The same of the library that is tested."""
+    return text.replace("cresset", world.LIBRARY)
+
+
 def family(cases, name, texts, prelude=PRELUDE):
     """{name: text} of functions -> {name: function}; a function is `def f(a, log, o):` and its text."""
     made = {}
     for key, text in texts.items():
-        space = {"__name__": f"behaviour_{name}"}
-        exec(compile(prelude, "<prelude>", "exec"), space)
+        space, text = {"__name__": f"behaviour_{name}"}, of_library(text)
+        exec(compile(of_library(prelude), "<prelude>", "exec"), space)
         if name == "library":
-            exec(compile(library.PRELUDE, "<prelude>", "exec"), space)
+            exec(compile(of_library(library.PRELUDE), "<prelude>", "exec"), space)
         if name in ("modules", "layers"):
-            exec(compile(cases.MODULE_PRELUDE, "<prelude>", "exec"), space)
-            space["LAYERS"] = {kind: eval(f"cresset.nn.{kind}{args}", space) for kind, args in cases.LAYERS.items()}
+            exec(compile(of_library(cases.MODULE_PRELUDE), "<prelude>", "exec"), space)
+            space["LAYERS"] = {kind: eval(of_library(f"cresset.nn.{kind}{args}"), space)
+                               for kind, args in cases.LAYERS.items()}
         source = "def f(a, log, o):\n" + textwrap.indent(textwrap.dedent(text).strip("\n"), "    ") + "\n"
         full = f"{name}.{key}"
         exec(compile(source, f"<{full}>", "exec"), space)

@@ -4,8 +4,13 @@ import collections
 import contextlib
 import dataclasses
 import enum
+import os
 
-import cresset
+LIBRARY = os.environ.get("CRESSET_TESTED_LIBRARY", "cresset")  # whose tensors the programs work on
+if LIBRARY == "torch":
+    import torch as cresset
+else:
+    import cresset
 
 
 class Point:

@@ -3,10 +3,12 @@ arguments and globals, exceptions with the lines of their tracebacks, what is pr
 values and sizes, each twice, and again with every guard missing once and with every graph failing; those that are
 captured whole also under fullgraph=True. How each is captured (whole, with a break, plain; ops) is compared with
 tests/behaviour/recorded.txt, so that a lost capture shows. Writes results/behaviour.json. Words choose programs by
-name; --record writes the recorded file."""
+name; --record writes the recorded file. --torch: the same programs on PyTorch's tensors and modules (how they are
+captured is not compared), results/behaviour-torch.json."""
 import collections
 import contextlib
 import io
+import os
 import pathlib
 import sys
 import traceback
@@ -15,6 +17,8 @@ import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "behaviour")]
+if "--torch" in sys.argv:
+    os.environ["CRESSET_TESTED_LIBRARY"] = "torch"
 import behaviour_programs  # noqa: E402
 import behaviour_world as world  # noqa: E402
 import results  # noqa: E402
@@ -37,6 +41,23 @@ def recorded(text):
     return kind if sys.version_info >= (3, 13) else (kind, ops)
 
 
+class Near:
+    """Elements of PyTorch's, whose sums are in another order here."""
+
+    def __init__(self, t):
+        self.t = t.detach().clone()
+
+    def __eq__(self, other):
+        return world.cresset.allclose(self.t, other.t, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+    def __repr__(self):
+        return str(self.t.tolist())
+
+
+def elements(t):
+    return Near(t) if world.LIBRARY == "torch" and t.is_floating_point() else t.detach().tolist()
+
+
 def describe(value, seen):
     """A value as something to compare: class, contents, and which objects are one and the same."""
     if value is None or type(value) in (int, bool, float, complex, str, bytes, type(...)):
@@ -44,8 +65,8 @@ def describe(value, seen):
     if id(value) in seen:
         return "again", seen[id(value)][0]
     seen[id(value)] = len(seen), value
-    if isinstance(value, cresset.Tensor):
-        return type(value).__name__, str(value.dtype), tuple(value.shape), value.requires_grad, value.detach().tolist()
+    if isinstance(value, world.cresset.Tensor):
+        return type(value).__name__, str(value.dtype), tuple(value.shape), value.requires_grad, elements(value)
     if isinstance(value, types.FunctionType):
         cells = [describe(c.cell_contents, seen) for c in value.__closure__ or ()]
         return "function", value.__qualname__, describe(value.__defaults__, seen), cells
@@ -84,13 +105,13 @@ def outcome(run, function, seed):
     seen = {}
     with contextlib.redirect_stdout(printed), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cresset.manual_seed(seed)
+        world.cresset.manual_seed(seed)
         try:
             shown = "returned", describe(run(*args), seen)
         except Exception as error:
             shown = "raised", chain(error)
     left = describe((args, globals_["COUNT"], globals_["NAMES"]), seen)
-    return shown, left, sorted(n for n in globals_ if n.isupper()), cresset.is_grad_enabled(), printed.getvalue()
+    return shown, left, sorted(n for n in globals_ if n.isupper()), world.cresset.is_grad_enabled(), printed.getvalue()
 
 
 def check(function):
@@ -125,7 +146,8 @@ def captured_as(compiled):
 
 def main():
     every = behaviour_programs.programs()
-    chosen = results.chosen("behaviour", list(every), [a for a in sys.argv[1:] if a != "--record"])
+    chosen = results.chosen("behaviour", list(every), [a for a in sys.argv[1:] if a not in ("--record", "--torch")])
+    compares, suffix = "--record" not in sys.argv and world.LIBRARY == "cresset", "-torch" * ("--torch" in sys.argv)
     known = dict(line.split(" ", 1) for line in RECORDED.read_text().splitlines()) if RECORDED.exists() else {}
     passed, wrong, kinds, reasons, found = 0, [], collections.Counter(), collections.Counter(), {}
     for name in chosen:
@@ -134,7 +156,7 @@ def main():
         if kind[3]:
             reasons[kind[3].split("'")[0].split(":")[0][:60]] += 1
         found[name] = f"{kind[0]} {kind[1]} {kind[2]}"
-        if "--record" not in sys.argv and recorded(known.get(name)) != recorded(found[name]):
+        if compares and recorded(known.get(name)) != recorded(found[name]):
             differences.append(f"{name} is captured as {found[name]!r}, recorded is {known.get(name)!r}: {kind[3]}")
         wrong += differences
         passed += not differences
@@ -146,7 +168,7 @@ def main():
     print(f"{len(chosen)} functions:", ", ".join(f"{n} {k}" for k, n in kinds.most_common()))
     for reason, n in reasons.most_common(25):
         print(f"{n:5}  {reason}")
-    return results.end("behaviour", passed, len(wrong), functions=len(chosen), captured=dict(kinds),
+    return results.end("behaviour" + suffix, passed, len(wrong), functions=len(chosen), captured=dict(kinds),
                        reasons=dict(reasons))
 
 

@@ -4,7 +4,7 @@ tests/py/capture (cases.py, reentry_programs.py, test_breaks.py) must show what 
 exceptions with their lines, what is printed, arguments and globals afterwards; twice each, so that what was kept is
 used again. Words choose functions by name. Writes results/breaks-VERSION.json, and a second run
 goes on where the first was stopped, as long as package and programs stay the same; --fresh forgets. CRESSET_JOBS=N
-checks N chunks at a time."""
+checks N chunks at a time. --torch: the functions of tests/behaviour/behaviour_programs.py, on PyTorch's tensors."""
 import contextlib
 import hashlib
 import io
@@ -48,6 +48,9 @@ def shown(outcome, make_args):
 
 def functions():
     """{name: (function, what a call of it shows)}."""
+    if behaviour.world.LIBRARY == "torch":
+        return {name: (f, lambda run, f=f: behaviour.outcome(run, f, 0))
+                for name, f in behaviour_programs.programs().items()}
     made = {name: (f, lambda run, f=f: behaviour.outcome(run, f, 0))
             for name, f in [*behaviour_programs.programs().items(), *natural_breaks.programs().items()]}
     made.update((f"case.{c.function.__name__}", (c.function, shown(test_capture.outcome, c.make_args)))
@@ -89,7 +92,7 @@ def fingerprint():
 def main(argv):
     warnings.simplefilter("ignore")
     every, start = functions(), time.monotonic()
-    name = "breaks-{}.{}".format(*sys.version_info)
+    name = "breaks-{}.{}".format(*sys.version_info) + "-torch" * (behaviour.world.LIBRARY == "torch")
     chosen = results.chosen("breaks", list(every), argv)
     key, kept = fingerprint(), results.kept(name, argv)
     done = kept.get("done", {}) if kept.get("fingerprint") == key else {}
