@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import cresset
-from cresset import _C
+from cresset import _C, _torch
 from cresset._dynamo.exc import Unsupported
 from cresset.export._errors import UserError, UserErrorType
 from cresset.export._state import is_tensor
@@ -102,7 +102,7 @@ def capture(tracer: Any, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def taken(mod: Any) -> Any:
     """What makes tensors of ours of the module's, which are PyTorch's; None: they are ours."""
-    torch = sys.modules.get("torch")
+    torch = _torch.real()
     if torch is None or not isinstance(mod, torch.nn.Module):
         return None
     from cresset._torch.exporting import Taken
