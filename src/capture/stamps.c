@@ -9,7 +9,7 @@ uint64_t cr_capture_stale;
 static struct { bool known, plain, split; } versions; /* once: of which dicts versions can be trusted */
 
 typedef struct word { const uint64_t *at; uint64_t is; } word;
-typedef struct half { const uint32_t *at; uint32_t is; } half; /* versions of classes */
+typedef struct half { const uint32_t *at; uint32_t is, after; } half; /* versions of classes; after so many words */
 typedef struct pin { PyObject *o; int32_t index; uint16_t slot; } pin; /* argument; index -1: the function */
 typedef struct filled { PyObject *o; uint16_t slot; } filled;
 typedef struct tensor { PyObject *o; const cr_stamp *stamp; const cr_frontend *frontend; uint32_t row; } tensor;
@@ -69,7 +69,7 @@ static void add_word(maker *m, int32_t slot, const void *at) {
 }
 
 static void add_half(maker *m, int32_t slot, const void *at) {
-    half h = { at, 0 };
+    half h = { at, 0, (uint32_t)m->s->words.n }; /* what words say of methods counts only behind the class */
     if (!is_new(m, at)) return;
     memcpy(&h.is, at, sizeof h.is);
     if (cr_vec_push(&m->s->halves, h) || cr_vec_push(&m->s->of_halves, (uint16_t)slot)) m->failed = true;
@@ -429,10 +429,12 @@ static int32_t check(cr_guards *g, PyObject *const *args, PyObject *function, Py
         if ((p->index < 0 ? function : args[p->index]) != p->o) return *which = p->slot, CHANGED;
     }
     const word *w = s->words.at;
-    for (const word *end = w + s->words.n; w < end; w++)
-        if (*w->at != w->is) return *which = s->of_words.at[w - s->words.at], CHANGED;
-    for (size_t i = 0; i < s->halves.n; i++)
-        if (*s->halves.at[i].at != s->halves.at[i].is) return *which = s->of_halves.at[i], CHANGED;
+    for (size_t i = 0; i <= s->halves.n; i++) {
+        const half *h = i < s->halves.n ? &s->halves.at[i] : NULL;
+        for (const word *end = s->words.at + (h ? h->after : s->words.n); w < end; w++)
+            if (*w->at != w->is) return *which = s->of_words.at[w - s->words.at], CHANGED;
+        if (h && *h->at != h->is) return *which = s->of_halves.at[i], CHANGED;
+    }
     for (const filled *f = s->filled.at, *end = f + s->filled.n; f < end; f++) slots[f->slot] = f->o;
     int32_t failed = check_tensors(s);
     if (failed >= 0) return failed;
