@@ -14,7 +14,7 @@ import torch
 from cresset import _C
 from cresset._torch import crossing
 
-_WORDS = 48          # of the structure that are looked at
+_WORDS = 24          # of the structure that are looked at: as many as it has, what lies behind may be nothing
 _INLINE = 5          # sizes and strides of up to so many dimensions lie in the structure
 
 
