@@ -410,6 +410,16 @@ static int method_attribute(cr_capture *c, PyObject *token, PyObject *name, PyOb
     return cr_break(c, "the attribute '%U' of a method is read", name);
 }
 
+/* A function without type parameters answers with an empty tuple, which nobody sees being put there. */
+static int give_parameters(PyObject *function) {
+#ifdef CR_HAS_TYPE_PARAMETERS
+    PyObject **parameters = &((PyFunctionObject *)function)->func_typeparams;
+    if (!*parameters) return (*parameters = PyTuple_New(0)) ? 0 : -1;
+#endif
+    (void)function;
+    return 0;
+}
+
 /* What a function carries: its texts, and what was put into its __dict__. */
 static int function_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
     static const struct { const char *name; int offset; } fields[] = {
@@ -419,12 +429,17 @@ static int function_attribute(cr_capture *c, PyObject *token, PyObject *name, Py
         { "__module__", offsetof(PyFunctionObject, func_module) },
         { "__defaults__", offsetof(PyFunctionObject, func_defaults) },
         { "__code__", offsetof(PyFunctionObject, func_code) },
+#ifdef CR_HAS_TYPE_PARAMETERS
+        { "__type_params__", offsetof(PyFunctionObject, func_typeparams) },
+#endif
     };
     PyObject *real = cr_real(token);
     int32_t at = cr_source_of(token);
-    for (size_t i = 0; i < CR_COUNT(fields); i++)
-        if (!PyUnicode_CompareWithASCIIString(name, fields[i].name))
-            return found(cr_wrap_read(c, CR_READ_FIELD, at, real, NULL, fields[i].offset), out);
+    for (size_t i = 0; i < CR_COUNT(fields); i++) {
+        if (PyUnicode_CompareWithASCIIString(name, fields[i].name)) continue;
+        if (give_parameters(real)) return -1;
+        return found(cr_wrap_read(c, CR_READ_FIELD, at, real, NULL, fields[i].offset), out);
+    }
     if (!PyUnicode_CompareWithASCIIString(name, "__class__")) return found(cr_type_value(c, token), out);
     bool annotations = !PyUnicode_CompareWithASCIIString(name, "__annotations__");
     bool whole = !PyUnicode_CompareWithASCIIString(name, "__dict__");

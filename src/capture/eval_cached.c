@@ -92,7 +92,8 @@ static PyObject *evaluate_inside(cr_capture *c, cr_call_frame *f, PyObject *inne
     c->looks_only_at_code = true;
     PyObject *result = cr_call_now(c, f, inner, a->at, a->n, NULL);
     c->looks_only_at_code = outer;
-    if (!result || (cr_is_constant(result) && is_untouched(c, stores))) return result;
+    bool has_no_identity = result && (cr_is_plain_constant(result) || cr_is_held_constant(result));
+    if (!result || (has_no_identity && is_untouched(c, stores))) return result;
     cr_break(c, "a function with lru_cache is called for the first time, and gives an object or changes something");
     Py_DECREF(result);
     return NULL;
@@ -118,6 +119,15 @@ static bool is_typed(PyObject *wrapper) {
     return is;
 }
 
+/* What the cache has: everybody gets this object. New reference; NULL: exception or break. */
+static PyObject *take(cr_capture *c, PyObject *found) {
+    PyObject *result = PyTuple_GET_ITEM(found, 2);
+    if (!cr_is_constant(result))
+        return cr_break(c, "a function with lru_cache gives an object of class %s, which everybody gets who calls it",
+                        Py_TYPE(result)->tp_name), NULL;
+    return cr_map_put(&c->constants, &result, sizeof result, 1) ? PyErr_NoMemory() : Py_NewRef(result);
+}
+
 int cr_call_by_cache(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *inner, const cr_arguments *a) {
     PyObject *wrapper = cr_real(token), *result = NULL;
     int offset = cache_offset(wrapper);
@@ -127,12 +137,10 @@ int cr_call_by_cache(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject 
     PyObject *found = args ? look_up(cache, key_of(args)) : NULL;
     Py_XDECREF(args);
     int32_t at = found ? cr_source(&c->guards, CR_READ_FIELD, cr_source_of(token), NULL, offset) : CR_NO_SLOT;
-    if (at >= 0 && PyTuple_GET_SIZE(found) == 1) result = evaluate_inside(c, f, inner, a);
-    else if (at >= 0 && cr_is_constant(PyTuple_GET_ITEM(found, 2))) result = Py_NewRef(PyTuple_GET_ITEM(found, 2));
-    else if (at >= 0)
-        cr_break(c, "a function with lru_cache gives an object of class %s, which everybody gets who calls it",
-                 Py_TYPE(PyTuple_GET_ITEM(found, 2))->tp_name);
-    int failed = !result || cr_guard_object(&c->guards, at, CR_HOLDS_CACHED, found) || note_call(c, token, a);
+    /* guarded first: where the capture ends here, the next call finds the cache filled, and is captured again */
+    bool guarded = at >= 0 && !cr_guard_object(&c->guards, at, CR_HOLDS_CACHED, found);
+    if (guarded) result = PyTuple_GET_SIZE(found) == 1 ? evaluate_inside(c, f, inner, a) : take(c, found);
+    int failed = !result || note_call(c, token, a);
     Py_XDECREF(found);
     if (failed) return Py_XDECREF(result), -1;
     return cr_push(f, result), 0;

@@ -312,7 +312,12 @@ static int set_generic(cr_capture *c, PyObject *token, PyObject *name, PyObject 
 }
 
 bool cr_is_text_of_function(PyObject *name) {
-    static const char *const names[] = { "__name__", "__qualname__", "__doc__", "__module__", "__annotations__" };
+    static const char *const names[] = {
+        "__name__", "__qualname__", "__doc__", "__module__", "__annotations__",
+#ifdef CR_HAS_TYPE_PARAMETERS
+        "__type_params__",
+#endif
+    };
     for (size_t i = 0; i < CR_COUNT(names); i++)
         if (!PyUnicode_CompareWithASCIIString(name, names[i])) return true;
     return false;

@@ -132,7 +132,7 @@ typedef struct cr_capture {
     cr_call_frame *frame;   /* the innermost */
     PyObject *result;       /* what the outermost returned; owned */
     int32_t returned;       /* ... at this instruction */
-    cr_map constants;       /* containers that code objects hold: they are themselves wherever they are used */
+    cr_map constants;       /* containers that code objects and caches hold: they are themselves wherever used */
     PyObject *kept;         /* list: what addresses in maps belong to */
     PyObject *reason;       /* why it ended early; owned str */
     PyObject *where;        /* "file:line in name" */
@@ -342,7 +342,10 @@ bool cr_has_special_of_object(PyObject *token, const char *name); /* is it the o
 /* An attribute of a value. 1: *out is it; 0: a frame was pushed whose result is it; -1; 2: there is none. */
 int cr_get_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out);
 int cr_missing(cr_capture *c, PyObject *value, PyObject *name); /* the AttributeError of it: -1 */
-bool cr_is_text_of_function(PyObject *name); /* __name__ and the like, and __annotations__ */
+bool cr_is_text_of_function(PyObject *name); /* __name__ and the like, __annotations__, __type_params__ */
+#if PY_VERSION_HEX >= 0x030C0000
+#define CR_HAS_TYPE_PARAMETERS 1
+#endif
 /* The truth of a value. -1: exception or break. */
 int cr_truth(cr_capture *c, PyObject *value);
 /* Is an object of this class one of `of` (a class or tuple of them, values)? 1, 0; -1: exception or break. */

@@ -34,7 +34,8 @@ SWITCHES = ({}, {"miss_once": True}, {"fail_graphs": True})
 
 def recorded(text):
     """What is compared of "kind entries ops" as recorded on 3.11. How many entries there are behind a break depends on
-    what CPython calls there; from 3.13 on a comparison whose truth is asked for is in no graph."""
+    what CPython calls there; from 3.13 on a comparison whose truth is asked for is in no graph. Later versions may have
+    one graph where 3.11 breaks (locks in functools)."""
     if not text or not text.startswith("break"):
         return text
     kind, _, ops = text.split()
@@ -156,7 +157,8 @@ def main():
         if kind[3]:
             reasons[kind[3].split("'")[0].split(":")[0][:60]] += 1
         found[name] = f"{kind[0]} {kind[1]} {kind[2]}"
-        if compares and recorded(known.get(name)) != recorded(found[name]):
+        whole_later = kind[0] == "whole" and sys.version_info >= (3, 12)
+        if compares and recorded(known.get(name)) != recorded(found[name]) and not whole_later:
             differences.append(f"{name} is captured as {found[name]!r}, recorded is {known.get(name)!r}: {kind[3]}")
         wrong += differences
         passed += not differences

@@ -138,9 +138,10 @@ def halves_have_a_path():
 
 @contextlib.contextmanager
 def any_machine(args):
-    """On processors with AVX512-FP16 PyTorch hands products and convolutions of float16 to oneDNN, whose results have
-    other strides (docs/differences.md). What is asked for is the answer of all other machines."""
-    halves = any(t.dtype == torch.float16 for t in tensors(args)) and halves_have_a_path()
+    """On processors with AVX512-FP16 PyTorch hands products and convolutions of float16, and of complex numbers of two
+    halves, to oneDNN, whose results have other strides (docs/differences.md). What is asked for is the answer of all
+    other machines."""
+    halves = any(t.dtype in (torch.float16, torch.complex32) for t in tensors(args)) and halves_have_a_path()
     before = torch.backends.mkldnn.enabled if halves else None
     if halves:
         torch._C._set_mkldnn_enabled(False)

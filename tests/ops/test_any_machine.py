@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="the oracle is what is tested")
 import harness  # noqa: E402
 
 
-@pytest.mark.parametrize("dtype, path", ((torch.float16, False), (torch.float32, True)))
+@pytest.mark.parametrize("dtype, path", ((torch.float16, False), (torch.complex32, False), (torch.float32, True)))
 def test_onednn_is_off_for_halves_alone(dtype, path, monkeypatch):
     monkeypatch.setattr(harness, "halves_have_a_path", lambda: True)
     seen = harness.attempt(lambda x, y: torch.backends.mkldnn.enabled, (torch.ones(2, dtype=dtype),), {"y": [1]})
