@@ -57,25 +57,43 @@ int cr_is_subclass(cr_capture *c, PyTypeObject *type, PyObject *of) {
     return 0;
 }
 
-/* Parameter and Buffer of our own package count tensors with a mark among theirs; what is recorded has none. 2: another
- * class is asked about. */
-static int is_marked(const cr_capture *c, PyObject *value, PyObject *of) {
+/* The mark of a tensor: its own, which may come and go between calls, or its class's. What is recorded has none. */
+static int find_mark(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *mark, PyObject **out) {
     size_t at;
+    if (cr_is_token(value)) return cr_look_up(c, f, value, mark, out); /* of a subclass that is not recorded */
+    if (!cr_find_known(c, value, &at)) return 0;
+    PyObject *real = c->known.at[at].real, *set = cr_find_store(c, real, mark);
+    int32_t source = c->known.at[at].source;
+    if (set) return set == CR_DELETED ? 0 : (*out = Py_NewRef(set), 1);
+    if (cr_read_now(CR_READ_ATTRIBUTE, real, mark, 0))
+        return (*out = cr_wrap_read(c, CR_READ_ATTRIBUTE, source, real, mark, 0)) ? 1 : -1;
+    if (cr_guard_no(&c->guards, source, CR_HOLDS_NO_ATTRIBUTE, mark)) return -1;
+    return (*out = Py_XNewRef(_PyType_Lookup(Py_TYPE(real), mark))) ? 1 : 0;
+}
+
+/* Parameter and Buffer count tensors with a mark among theirs. 1, 0: it is one, or not; -1: break; 2: another class is
+ * asked about. */
+static int is_marked(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *of) {
     if (!cr_is_token(of) || !PyType_Check(cr_real(of))) return 2;
-    const char *meta = Py_TYPE(cr_real(of))->tp_name;
-    if (strcmp(meta, "_ParameterMeta") && strcmp(meta, "_BufferMeta")) return 2;
-    PyObject *real = cr_is_tensor_value(value) && cr_find_known(c, value, &at) ? c->known.at[at].real : NULL;
-    int is = real ? PyObject_IsInstance(real, cr_real(of)) : 0;
-    if (is < 0) PyErr_Clear();
-    return is == 1;
+    PyTypeObject *asked = (PyTypeObject *)cr_real(of), *type = cr_class_of(c, value);
+    bool buffer = !strcmp(Py_TYPE(asked)->tp_name, "_BufferMeta");
+    if (!buffer && strcmp(Py_TYPE(asked)->tp_name, "_ParameterMeta")) return 2;
+    if (PyType_IsSubtype(type, asked)) return 1;
+    bool below = Py_IS_TYPE(asked->tp_base, Py_TYPE(asked)); /* classes below the two know no marks */
+    if (below || !PyType_IsSubtype(type, asked->tp_base)) return 0;
+    PyObject *mark = PyUnicode_InternFromString(buffer ? "_is_buffer" : "_is_param"), *found = NULL;
+    int r = mark ? find_mark(c, f, value, mark, &found) : -1;
+    if (r == 1 && !PyBool_Check(found)) r = cr_break(c, "the mark '%U' of a tensor is no bool", mark);
+    else if (r == 1) r = found == Py_True;
+    Py_XDECREF(found);
+    Py_XDECREF(mark);
+    return r;
 }
 
 static int call_isinstance(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
-    (void)f;
     if (a->n != 2) return cr_break(c, "isinstance() has %zd arguments", a->n);
-    int marked = is_marked(c, a->at[0], a->at[1]);
-    if (marked < 2) return *out = PyBool_FromLong(marked), 1;
-    int is = cr_is_subclass(c, cr_class_of(c, a->at[0]), a->at[1]);
+    int is = is_marked(c, f, a->at[0], a->at[1]);
+    if (is == 2) is = cr_is_subclass(c, cr_class_of(c, a->at[0]), a->at[1]);
     return is < 0 ? -1 : (*out = PyBool_FromLong(is), 1);
 }
 
