@@ -70,7 +70,7 @@ def _make(owner: Any, compiler: Any, fullgraph: bool, dynamic: bool | None = Non
     return made
 
 
-def _find_backend(backend: Any) -> Callable[..., Any] | str | None:
+def _find_backend(backend: Any, fullgraph: bool = False) -> Callable[..., Any] | str | None:
     """What _C._Compiled takes."""
     if isinstance(backend, str):
         backend = registry.find(backend)
@@ -79,7 +79,7 @@ def _find_backend(backend: Any) -> Callable[..., Any] | str | None:
     if not callable(backend):
         raise NotCallableError(f"backend must be a name or a function, not a {type(backend).__name__}")
     from cresset._dynamo.backends.calling import Backend
-    return Backend(backend)
+    return Backend(backend, fullgraph)
 
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
@@ -92,16 +92,18 @@ def _check_options(mode: str | None, options: dict[str, Any] | None) -> None:
         raise RuntimeError(f"there is no mode {mode!r}: there are {', '.join(map(repr, _MODES))}")
     if mode not in (None, "default"):
         raise NotImplementedError(f"mode={mode!r} is not there yet; 'default' is the one mode")
+    if options is not None and not isinstance(options, dict):
+        raise TypeError(f"options is a dict of names and values, not a {type(options).__name__}")
     if options:
-        raise RuntimeError(f"there are no options yet; unknown: {', '.join(map(repr, options))}")
+        raise RuntimeError(f"there are no options yet, leave them out; unknown: {', '.join(map(repr, options))}")
 
 
 def _code_owner(fn: Any) -> Any:
     """The function or method that is captured when `fn` is called; TypeError where there is none."""
     if isinstance(fn, _C._Compiled):
         return fn.__wrapped__
-    if type(fn) is types.FunctionType:
-        return fn
+    if type(fn) is types.FunctionType:  # of disable(): what it kept out, since the outermost counts
+        return _code_owner(fn.__wrapped__) if vars(fn).get("_cresset_disabled") is True else fn
     if type(fn) is types.MethodType:
         return types.MethodType(_code_owner(fn.__func__), fn.__self__)
     if isinstance(fn, type):
@@ -126,10 +128,12 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         raise RuntimeError("compile() needs CPython 3.11 to 3.13: it looks into frames and dicts, which differ by "
                            "version")
     _check_options(mode, options)
+    if dynamic is not None and not isinstance(dynamic, bool):  # PyTorch asserts
+        raise AssertionError(f"dynamic is True, False or None, not {dynamic!r}; mark_dynamic() opens single sizes")
     if backend is None:
         from cresset.compiler import get_default_backend
         backend = get_default_backend()
-    compiler = _find_backend(backend)
+    compiler = _find_backend(backend, fullgraph)
     if model is None:
         return lambda fn: compile(fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
                                   disable=disable)

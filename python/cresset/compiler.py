@@ -97,21 +97,21 @@ def is_compiling():
     return is_dynamo_compiling() or is_exporting()
 
 
-def _disable_function(fn, recursive):
+def _disable_function(fn, recursive, reason):
     while isinstance(fn, _C._Compiled):
         fn = fn.__wrapped__
 
     @functools.wraps(fn)
     def plain(*args, **kwargs):
-        return _C._call_plain(fn, args, kwargs, recursive)
+        return _C._call_plain(fn, args, kwargs, recursive, reason)
     plain._cresset_disabled = True
     return plain
 
 
 def disable(fn=None, recursive=True, *, reason=None):
     """A function that runs `fn` as it is: captures end before it, and (recursive) compiled functions that it calls run
-    plain, too. A module comes back as a wrapper, a class changed in place. Also a decorator."""
-    # unused reason: it is for those who read the code
+    plain, too. A module comes back as a wrapper, a class changed in place. `reason`: what is said where a capture ends
+    for it. Also a decorator."""
     if fn is None:
         return lambda function: disable(function, recursive, reason=reason)
     if not hasattr(_C, "_Compiled") or getattr(fn, "_cresset_disabled", False) is True:
@@ -119,17 +119,17 @@ def disable(fn=None, recursive=True, *, reason=None):
     if isinstance(fn, type):
         for name in ("__init__", "__call__"):
             if name in vars(fn):
-                setattr(fn, name, _disable_function(vars(fn)[name], recursive))
+                setattr(fn, name, _disable_function(vars(fn)[name], recursive, reason))
         return fn
     if _C._kind(fn) == "module":
         from cresset._dynamo.eval_frame import OptimizedModule
         while isinstance(fn, OptimizedModule):
             fn = fn._orig_mod
-        return OptimizedModule(fn, _disable_function(fn.__call__, recursive))
+        return OptimizedModule(fn, _disable_function(fn.__call__, recursive, reason))
     if not callable(fn):
         from cresset._dynamo.exc import NotCallableError
         raise NotCallableError(f"disable() takes a function, a module or a class, not a {type(fn).__name__}")
-    return _disable_function(fn, recursive)
+    return _disable_function(fn, recursive, reason)
 
 
 _STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")

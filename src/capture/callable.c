@@ -456,17 +456,17 @@ static PyObject *follows_opaque(PyObject *module, PyObject *unused) {
 }
 
 /* Nothing; captures end before it, since no table has it. */
-static PyObject *graph_break(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
+static PyObject *graph_break(PyObject *module, PyObject *why) {
+    (void)module, (void)why;
     Py_RETURN_NONE;
 }
 
 static PyObject *call_plain(PyObject *module, PyObject *args) {
-    PyObject *function, *given, *keywords;
+    PyObject *function, *given, *keywords, *why;
     int recursive;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO!O!p:_call_plain", &function, &PyTuple_Type, &given, &PyDict_Type, &keywords,
-                          &recursive))
+    if (!PyArg_ParseTuple(args, "OO!O!pO:_call_plain", &function, &PyTuple_Type, &given, &PyDict_Type, &keywords,
+                          &recursive, &why))
         return NULL;
     if (recursive) cr_plain_begin();
     PyObject *result = PyObject_Call(function, given, keywords);
@@ -503,10 +503,10 @@ static PyObject *set_stance(PyObject *module, PyObject *number) {
 
 static PyMethodDef functions[] = {
     { "_is_capturing", is_capturing, METH_NOARGS, "Is this thread capturing a call?" },
-    { "_graph_break", graph_break, METH_NOARGS, "Nothing: captures end before it." },
+    { "_graph_break", graph_break, METH_O, "_graph_break(why): nothing; captures end before it, and say why." },
     { "_call_plain", call_plain, METH_VARARGS,
-      "_call_plain(fn, args, kwargs, recursive): fn(*args, **kwargs); captures end before it, and (recursive) compiled "
-      "functions run plain inside of it." },
+      "_call_plain(fn, args, kwargs, recursive, why): fn(*args, **kwargs); captures end before it, and say why, and "
+      "(recursive) compiled functions run plain inside of it." },
     { "_call_cached", call_cached, METH_VARARGS,
       "_call_cached(fn, args, kwargs): fn(*args, **kwargs); compiled functions capture nothing inside of it." },
     { "_set_observer", set_observer, METH_VARARGS,

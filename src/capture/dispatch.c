@@ -533,9 +533,9 @@ static PyObject *call_plain(cr_dispatcher *d, PyObject *function, PyObject *cons
 
 static PyObject *raise_unsupported(const cr_dispatcher *d, const cr_entry *e) {
     return PyErr_Format(d->unsupported,
-                        "%U\n  fullgraph=True asks for one graph of the whole call; without it, such "
+                        "%U%V\n  fullgraph=True asks for one graph of the whole call; without it, such "
                         "calls run plain",
-                        e->reason);
+                        e->reason, e->callers, "");
 }
 
 int cr_run_entry(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state) {

@@ -47,6 +47,7 @@ typedef struct cr_entry {
     uint64_t ambient;     /* its word when it was captured */
     cr_guards guards;
     PyObject *reason;     /* str: why the call runs plain; NULL: it is captured */
+    PyObject *callers;    /* str or NULL: from where the code was called that the reason names */
     cr_graph *graph;      /* NULL: nothing is computed */
     cr_plan *plan;
     cr_tier *tier;        /* native code in its place, when there is some; NULL: none is wanted */

@@ -682,7 +682,7 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     int on = rule_of(callable, &a, &written);
     if (on < 0 && c->tracer && (cr_strict_drops(callable) || discards_nothing(callable, &a)))
         return cr_give(c, f, Py_NewRef(Py_None));
-    if (on < 0) return refuse(c, callable, "");
+    if (on < 0) return cr_break_as_asked(c, callable, args, nargs) ? -1 : refuse(c, callable, "");
     if (on == SPECIAL) {
         if (kwnames) return refuse(c, callable, " with keywords");
         int r = written(c, f, &a, &out);

@@ -136,6 +136,7 @@ typedef struct cr_capture {
     PyObject *kept;         /* list: what addresses in maps belong to */
     PyObject *reason;       /* why it ended early; owned str */
     PyObject *where;        /* "file:line in name" */
+    PyObject *callers;      /* from where the user's code was called that is there, a line each; set with it */
     cr_str stack;           /* the user's lines, of the op recorded last: */
     cr_position lines[CR_DEEPEST]; /* innermost first; codes are alive, `kept` has those made here */
     int nlines;
@@ -247,6 +248,9 @@ int cr_call_special_now(cr_capture *c, cr_call_frame *f, PyObject *token, const 
                         Py_ssize_t nargs, PyObject **out);
 /* Goes on until f is the innermost frame again. -1 with c->raised: the program raises what f or its callers handle. */
 int cr_run_until(cr_capture *c, cr_call_frame *f);
+/* graph_break() and functions of disable(): the capture ends in the program's words. false: it is neither. (rules.c) */
+bool cr_break_as_asked(cr_capture *c, PyObject *callable, PyObject *const *args, Py_ssize_t nargs);
+
 /* A call of a function about which the program has said what captures do with it. 1: it has not. (rules.c) */
 int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *kwnames);

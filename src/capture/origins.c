@@ -21,6 +21,22 @@ static int line_of(const cr_call_frame *f) {
     return PyCode_Addr2Line(f->code, f->instructions->at[f->current].own * 2);
 }
 
+/* "\n  called at file:line in name", innermost first. New reference; NULL: there is none, or no memory. */
+static PyObject *callers_of(cr_call_frame *f) {
+    PyObject *lines = NULL;
+    int n = 0;
+    while ((f = f->back) && n < CR_DEEPEST) {
+        if (is_library(f)) continue;
+        PyObject *longer = PyUnicode_FromFormat("%V\n  called at %U:%d in %U", lines, "", f->code->co_filename,
+                                                line_of(f), f->code->co_qualname);
+        Py_XSETREF(lines, longer);
+        if (!lines) break;
+        n++;
+    }
+    if (!lines) PyErr_Clear();
+    return lines;
+}
+
 void cr_note_place(cr_capture *c) {
     cr_call_frame *f = c->frame;
     PyObject *type, *value, *trace;
@@ -28,6 +44,7 @@ void cr_note_place(cr_capture *c) {
     PyErr_Fetch(&type, &value, &trace);
     while (f->back && is_library(f)) f = f->back;
     c->where = PyUnicode_FromFormat("%U:%d in %U", f->code->co_filename, line_of(f), f->code->co_qualname);
+    Py_XSETREF(c->callers, callers_of(f));
     PyErr_Restore(type, value, trace);
 }
 

@@ -29,6 +29,29 @@ bool cr_is_left_alone(PyObject *function) {
     return rule && !PyUnicode_CompareWithASCIIString(rule, "leave");
 }
 
+/* What the program says about it; NULL: nothing. Borrowed. */
+static PyObject *words(PyObject *const *args, Py_ssize_t nargs, Py_ssize_t k) {
+    PyObject *text = k < nargs ? args[k] : NULL;
+    if (text && cr_is_token(text)) text = cr_real(text);
+    return text && PyUnicode_CheckExact(text) && PyUnicode_GET_LENGTH(text) ? text : NULL;
+}
+
+bool cr_break_as_asked(cr_capture *c, PyObject *callable, PyObject *const *args, Py_ssize_t nargs) {
+    if (!PyCFunction_CheckExact(callable)) return false;
+    const char *name = ((PyCFunctionObject *)callable)->m_ml->ml_name;
+    if (!strcmp(name, "_graph_break")) {
+        PyObject *why = words(args, nargs, 0);
+        cr_break(c, "graph_break() is called%s%V", why ? ": " : "", why, "");
+        return true;
+    }
+    if (strcmp(name, "_call_plain") || !nargs) return false;
+    PyObject *function = cr_is_token(args[0]) ? cr_real(args[0]) : args[0], *why = words(args, nargs, 4);
+    PyObject *shown = PyFunction_Check(function) ? ((PyFunctionObject *)function)->func_qualname : NULL;
+    cr_break(c, "%V() is called, which disable() keeps out of captures%s%V", shown, "something", why ? ": " : "", why,
+             "");
+    return true;
+}
+
 /* Values that a function which ran by itself may leave behind. */
 static bool is_known_value(PyObject *value, int depth) {
     if (cr_is_tensor_value(value) || cr_is_constant(value)) return true;

@@ -203,6 +203,7 @@ void cr_capture_dispose(cr_capture *c) {
     Py_CLEAR(c->kept);
     Py_CLEAR(c->reason);
     Py_CLEAR(c->where);
+    Py_CLEAR(c->callers);
     cr_str_dispose(&c->stack);
     if (c->plain || !c->fakes.env) return;
     if (!c->tracer) cr_trace_release(c->trace);

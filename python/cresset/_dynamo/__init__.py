@@ -22,10 +22,9 @@ __getattr__, __dir__ = _names(globals(), {"export": "exporting", "ExportResult":
 
 
 def graph_break(msg: str = "") -> None:
-    """Captures end here, and go on behind it. `msg` is for readers."""
-    # unused msg: it is for those who read the code
+    """Captures end here, for the reason `msg`, and go on behind it."""
     if hasattr(_C, "_graph_break"):
-        _C._graph_break()
+        _C._graph_break(msg)
 
 
 def disable(fn=None, recursive=True, *, reason=None):

@@ -25,7 +25,7 @@ class _DimRange(NamedTuple):
 def _dims(t: Any, index: int | Iterable[int] | None, function: str) -> list[int]:
     if not isinstance(t, (cresset.Tensor, getattr(sys.modules.get("torch"), "Tensor", cresset.Tensor))):
         raise TypeError(f"{function}() takes a Tensor, not {type(t).__name__}")
-    dims = list(range(t.dim())) if index is None else [index] if isinstance(index, int) else list(index)
+    dims = list(range(t.dim())) if index is None else [index] if isinstance(index, (int, str)) else list(index)
     for dim in dims:
         if not isinstance(dim, int) or not 0 <= dim < t.dim():
             raise IndexError(f"{function}(): the tensor has dimensions 0 to {t.dim() - 1}; {dim!r} is none of them")

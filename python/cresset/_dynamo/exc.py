@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["BackendCompilerFailed", "InvalidBackend", "NotCallableError", "TorchDynamoException", "TorchRuntimeError",
-           "UncapturedHigherOrderOpError", "Unsupported", "UserError", "UserErrorType"]
+__all__ = ["BackendCompilerFailed", "InvalidBackend", "NotCallableError", "SkipFrame", "TorchDynamoException",
+           "TorchRuntimeError", "UncapturedHigherOrderOpError", "Unsupported", "UserError", "UserErrorType"]
 
 
 class UserErrorType(enum.Enum):
@@ -34,6 +34,10 @@ class BackendCompilerFailed(TorchDynamoException):
         super().__init__(message)
         self.backend_name = getattr(backend, "__name__", "?")
         self.inner_exception = inner_exception
+
+
+class SkipFrame(TorchDynamoException):
+    """Raised by a backend: it makes nothing of this graph, which runs as it is."""
 
 
 class InvalidBackend(TorchDynamoException):

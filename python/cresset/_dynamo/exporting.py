@@ -42,7 +42,8 @@ class ExportedGraph(fx.GraphModule):
         missing = [name for name in self._names if name not in given]
         if unknown or missing or len(args) > len(self._names):
             raise TypeError(f"the exported graph takes {', '.join(self._names)}; {', '.join(missing) or 'nothing'} is "
-                            f"missing, {', '.join(unknown) or 'nothing'} is not known")
+                            f"missing, {', '.join(unknown) or 'nothing'} is not known, {len(args)} are given by "
+                            "position")
         count = len(self._names) - len(self._in_spec.children()[1].children())
         ordered = (tuple(given[name] for name in self._names[:count]), {name: given[name]
                                                                         for name in self._names[count:]})

@@ -47,7 +47,8 @@ def export(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
                          f"a module's forward")
     if not isinstance(args, tuple):
         raise UserError(UserErrorType.INVALID_INPUT,
-                        f"export(): args must be a tuple of the example inputs, got {type(args).__name__}")
+                        f"export(): args must be a tuple of the example inputs, got {type(args).__name__}: "
+                        f"write (x,) for one input")
     if kwargs is not None and not isinstance(kwargs, dict):
         raise UserError(UserErrorType.INVALID_INPUT,
                         f"export(): kwargs must be a dict of example inputs by name, got {type(kwargs).__name__}")
@@ -82,7 +83,8 @@ def capture_pre_autograd_graph(f: Any, args: tuple[Any, ...], kwargs: dict[str, 
     """Deprecated: export(f, args, kwargs, dynamic_shapes=...).module(). Its train() and eval() raise."""
     global _warned
     if not _is_module(f):
-        raise ValueError(f"capture_pre_autograd_graph() takes a module, got {type(f).__name__}")
+        raise ValueError(f"capture_pre_autograd_graph() takes a module, got {type(f).__name__}: put a function "
+                         f"into a module's forward")
     if not _warned:
         _warned = True
         warnings.warn("capture_pre_autograd_graph() is deprecated: use cresset.export.export(...).module()",
@@ -93,6 +95,11 @@ def capture_pre_autograd_graph(f: Any, args: tuple[Any, ...], kwargs: dict[str, 
 @contextlib.contextmanager
 def patch_forward(mod: Any, method: Callable[..., Any]) -> Iterator[Any]:
     """Inside the block `mod.forward` is `method`, so that export(mod, ...) exports that method."""
+    if not _is_module(mod):
+        raise TypeError(f"patch_forward() takes a module and one of its methods; the first is a {type(mod).__name__}")
+    if not callable(method):
+        raise TypeError(f"patch_forward() takes a module and one of its methods, such as module.method; the second is "
+                        f"a {type(method).__name__}")
     before = mod.__dict__.get("forward")
     mod.__dict__["forward"] = method
     try:

@@ -6,11 +6,14 @@ import sys
 import warnings
 from typing import Any, Callable
 
+from cresset import _C
 from cresset._dynamo import config
-from cresset._dynamo.exc import BackendCompilerFailed
+from cresset._dynamo.exc import BackendCompilerFailed, SkipFrame
 from cresset.fx.graph_module import GraphModule
 
 __all__ = ["Backend"]
+
+_NOT_NOW = (_C.GuardOnDataDependentSymNode, _C.UnsupportedError)  # of fakes: nothing is wrong with the graph
 
 
 def _name_of(function: Any) -> str:
@@ -54,17 +57,28 @@ def _shown(graph: Any, library: str) -> tuple[Any, Callable[..., Any]]:
 
 
 class Backend:
-    """Called with (graph, example inputs) when something was captured; library: whose tensors they are."""
+    """Called with (graph, example inputs) when something was captured; library: whose tensors they are. whole: of
+    compile(fullgraph=True), where it must make something of the graph."""
 
-    def __init__(self, function: Callable[..., Any]):
-        self.function = function
+    def __init__(self, function: Callable[..., Any], whole: bool = False):
+        self.function, self.whole = function, whole
         self.name = _name_of(function)
 
     def __call__(self, graph: Any, example_inputs: list[Any], library: str = "cresset") -> Callable[..., Any]:
         module, own = _shown(graph, library)
         try:
             made = self._compiled(module, own, example_inputs, library)
+        except SkipFrame as error:
+            if self.whole:
+                raise RuntimeError(f"compile(fullgraph=True) has compiled nothing: backend {self.name!r} skips the "
+                                   f"graph: {error}\n  give another backend, or leave fullgraph out: then it runs as "
+                                   "it is") from error
+            made = own
         except BackendCompilerFailed as error:
+            if not self.whole and isinstance(error.inner_exception, _NOT_NOW):
+                warnings.warn(f"{error}\n  it wants what there is only when the graph runs: the graph runs as it is",
+                              RuntimeWarning, stacklevel=2)
+                return self._entered(own)
             if config.repro_after and library == "cresset":
                 from cresset._dynamo import repro
                 error.args = (f"{error.args[0]}\n  written to reproduce it: "
@@ -84,6 +98,8 @@ class Backend:
                   library: str) -> Callable[..., Any]:
         try:
             made = self.function(module, example_inputs)
+        except SkipFrame:
+            raise
         except Exception as error:
             raise BackendCompilerFailed(f"backend {self.name!r} raised {type(error).__name__}: {error}",
                                         self.function, error) from error
