@@ -3,9 +3,11 @@ given back in every way, and lists of what the matrix does not cross; called and
 against eager PyTorch. Words choose cells by name, --door=NAME one door: tape (eager), nop and native (compiled ahead of
 time, run by the interpreter or as C code: a library for every graph that occurs, which cells share). Finished chunks
 are kept in results/alias.json as long as package and cells stay the same; --fresh forgets them. CRESSET_JOBS=N checks
-N chunks at a time.
+N chunks at a time. --torch: the same functions on PyTorch's tensors, plain and by cresset.compile, each called twice;
+results/alias-torch.json.
 
     ./dev test --full alias
+    CRESSET_JOBS=16 ./dev test --full alias --torch
     ./dev test --full alias "x view of y, t_ and data"
 """
 import collections
@@ -43,9 +45,12 @@ def check_all(cells, door):
 def main(argv):
     torch.set_num_threads(1)
     doors = [a.partition("=")[2] for a in argv if a.startswith("--door=")] or list(alias_cells.DOORS)
+    sweep = "alias"
+    if "--torch" in argv:
+        doors, sweep = [alias_cells.CAPTURED], "alias-torch"
     cells = results.chosen("alias", list(alias_cells.cells()), argv, alias_cells.name_of)
     key = fingerprint() + (f" {argv}" if [a for a in argv if a != "--fresh"] else "")
-    kept, start = results.kept("alias", argv), time.monotonic()
+    kept, start = results.kept(sweep, argv), time.monotonic()
     done = kept.get("chunks", {}) if kept.get("fingerprint") == key else {}
     total, rest = collections.Counter(), {}
 
@@ -65,9 +70,9 @@ def main(argv):
         for name, text in found:
             print(f"{door}: {name}: {text}", flush=True)
         rest = {"cells": len(cells), "doors": doors, "fingerprint": key, "chunks": done}
-        results.write("alias", total["passed"], total["failed"], **rest)
+        results.write(sweep, total["passed"], total["failed"], **rest)
     print(f"{len(cells)} cells by {', '.join(doors)}, {time.monotonic() - start:.0f} s")
-    return results.end("alias", total["passed"], total["failed"], **rest)
+    return results.end(sweep, total["passed"], total["failed"], **rest)
 
 
 if __name__ == "__main__":

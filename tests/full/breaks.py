@@ -4,7 +4,7 @@ tests/py/capture (cases.py, reentry_programs.py, test_breaks.py) must show what 
 exceptions with their lines, what is printed, arguments and globals afterwards; twice each, so that what was kept is
 used again. Words choose functions by name. Writes results/breaks-VERSION.json, and a second run
 goes on where the first was stopped, as long as package and programs stay the same; --fresh forgets. CRESSET_JOBS=N
-checks N chunks at a time. --torch: the functions of tests/behaviour/behaviour_programs.py, on PyTorch's tensors."""
+checks N chunks at a time. --torch: the same functions on PyTorch's tensors, results/breaks-VERSION-torch.json."""
 import contextlib
 import hashlib
 import io
@@ -33,8 +33,22 @@ MOST = 160  # ends in turn at each of so many instructions; from there on at eve
 ENDED = "here CPython goes on"  # the reason of an entry that the switch ended
 
 
+library = behaviour.world.cresset  # whose tensors the functions work on
+
+
+def put_library_in(module):
+    """Functions that are written on Cresset's tensors find torch and its tensors by the same names."""
+    for name, value in list(vars(module).items()):
+        if value is cresset:
+            setattr(module, name, library)
+        elif value is cresset.nn.functional:
+            setattr(module, name, library.nn.functional)
+        elif isinstance(value, cresset.Tensor):
+            setattr(module, name, library.tensor(value.tolist()))
+
+
 def break_args():
-    return cresset.arange(6.0).reshape(2, 3), []
+    return library.arange(6.0).reshape(2, 3), []
 
 
 def shown(outcome, make_args):
@@ -48,9 +62,9 @@ def shown(outcome, make_args):
 
 def functions():
     """{name: (function, what a call of it shows)}."""
-    if behaviour.world.LIBRARY == "torch":
-        return {name: (f, lambda run, f=f: behaviour.outcome(run, f, 0))
-                for name, f in behaviour_programs.programs().items()}
+    if library is not cresset:
+        for module in (cases, test_breaks, test_capture):
+            put_library_in(module)
     made = {name: (f, lambda run, f=f: behaviour.outcome(run, f, 0))
             for name, f in [*behaviour_programs.programs().items(), *natural_breaks.programs().items()]}
     made.update((f"case.{c.function.__name__}", (c.function, shown(test_capture.outcome, c.make_args)))

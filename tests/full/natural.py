@@ -2,7 +2,8 @@
 compiled and plain, as in behaviour.py: three worlds of other values and sizes, every guard missing once, every graph
 failing. How many graphs, ops and breaks two calls need is compared with tests/behaviour/recorded_breaks.txt, a column
 for each version of CPython: a lost capture shows. Writes results/natural.json. Words choose functions by name; --record
-writes the column of this version."""
+writes the column of this version. --torch: the same on PyTorch's tensors, results/natural-torch.json; how often
+captures end there is not compared."""
 import collections
 import pathlib
 import sys
@@ -38,7 +39,8 @@ def count(function):
 
 def main(argv):
     every = natural_breaks.programs()
-    chosen = results.chosen("natural", list(every), [a for a in argv if a != "--record"])
+    chosen = results.chosen("natural", list(every), argv)
+    compares, suffix = behaviour.world.LIBRARY == "cresset", "-torch" * (behaviour.world.LIBRARY == "torch")
     known, wrong, reasons, total = read_recorded(), [], collections.Counter(), collections.Counter()
     for name in chosen:
         found = behaviour.check(every[name])[1]
@@ -47,7 +49,7 @@ def main(argv):
         reasons.update(text.split("'")[0].split(":")[0][:60] for text in why)
         if "--record" in argv:
             known.setdefault(name, {})[VERSION] = counted
-        elif known.get(name, {}).get(VERSION) != counted:
+        elif compares and known.get(name, {}).get(VERSION) != counted:
             found.append(f"{name}: {counted} graphs/ops/breaks, recorded are {known.get(name, {}).get(VERSION)}")
         wrong += found[:1]
     if "--record" in argv:
@@ -58,8 +60,8 @@ def main(argv):
     print(f"{len(chosen)} functions, {dict(total)}; why calls end plain:")
     for reason, n in reasons.most_common(25):
         print(f"{n:5}  {reason}")
-    return results.end("natural", len(chosen) - len(wrong), len(wrong), functions=len(chosen), reasons=dict(reasons),
-                       **total)
+    return results.end("natural" + suffix, len(chosen) - len(wrong), len(wrong), functions=len(chosen),
+                       reasons=dict(reasons), **total)
 
 
 if __name__ == "__main__":

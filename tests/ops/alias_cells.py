@@ -367,6 +367,7 @@ def by_native(m, function):
 
 DOORS = {"tape": by_tape, "nop": by_nop, "native": by_native}
 COMPILED = ["nop", "native"]
+CAPTURED = "torch"  # the door of PyTorch's own tensors: cresset.compile, against the same function uncompiled
 MATRIX = 8208
 
 
@@ -499,13 +500,32 @@ def forget_between(ours, *tapes):
         tape.seen = [(where, g) for where, g in tape.seen if where not in names]
 
 
+def compared(torch, theirs, m, ours):
+    """Texts: what differs, with the messages of what was raised."""
+    found = differences(seen_of(torch, theirs), seen_of(m, ours))
+    if found and (theirs.error or ours.error):
+        found += [f"{who}: {t.message}" for who, t in (("there", theirs), ("here", ours)) if t.error]
+    return found
+
+
 def check(torch, cresset, cell, door="tape"):
     """None, or what differs."""
+    if door == CAPTURED:
+        return check_captured(torch, cresset, cell)
     theirs = run(torch, cell)
     ours = run(cresset, cell, DOORS[door])
     if door in COMPILED:
         forget_between(ours, theirs, ours)
-    found = differences(seen_of(torch, theirs), seen_of(cresset, ours))
-    if found and (theirs.error or ours.error):
-        found += [f"{who}: {t.message}" for who, t in (("there", theirs), ("here", ours)) if t.error]
-    return "; ".join(found) or None
+    return "; ".join(compared(torch, theirs, cresset, ours)) or None
+
+
+def check_captured(torch, cresset, cell):
+    """The same of PyTorch's tensors by cresset.compile: the call that is captured, and one that finds it captured."""
+    function = cresset.compile(function_of(torch, cell), backend="eager")
+    for call in ("captured", "found"):
+        theirs, ours = run(torch, cell), run(torch, cell, lambda _m, _function: function)
+        forget_between(ours, theirs, ours)
+        found = compared(torch, theirs, torch, ours)
+        if found:
+            return f"{call}: " + "; ".join(found)
+    return None
