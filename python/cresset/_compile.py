@@ -60,18 +60,19 @@ def _violated(place: str, conditions: list[str]) -> None:
         "  remove what needs one value, give bounds that the program keeps (min=, max=), or use maybe_mark_dynamic()")
 
 
-def _make(owner: Any, compiler: Any, fullgraph: bool, dynamic: bool | None = None) -> Any:
+def _make(owner: Any, compiler: Any, fullgraph: bool, dynamic: bool | None = None, ways: int = 1) -> Any:
     from cresset._dynamo import config
     made = _C._Compiled(owner, compiler, Unsupported if fullgraph else None, config.recompile_limit,
-                        _open_numbers(dynamic))
+                        _open_numbers(dynamic), config.accumulated_recompile_limit, ways)
     _made.add(made)
     if _kept is not None:
         _kept.append(made)
     return made
 
 
-def _find_backend(backend: Any, fullgraph: bool = False) -> Callable[..., Any] | str | None:
-    """What _C._Compiled takes."""
+def _find_backend(backend: Any, fullgraph: bool = False,
+                  given: dict[str, Any] | None = None) -> Callable[..., Any] | str | None:
+    """What _C._Compiled takes. given: what a backend in Python gets beside the graph and its inputs."""
     if isinstance(backend, str):
         backend = registry.find(backend)
         if backend is None or isinstance(backend, str):
@@ -79,23 +80,14 @@ def _find_backend(backend: Any, fullgraph: bool = False) -> Callable[..., Any] |
     if not callable(backend):
         raise NotCallableError(f"backend must be a name or a function, not a {type(backend).__name__}")
     from cresset._dynamo.backends.calling import Backend
-    return Backend(backend, fullgraph)
-
-
-_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
+    return Backend(backend, fullgraph, given)
 
 
 def _check_options(mode: str | None, options: dict[str, Any] | None) -> None:
     if mode is not None and options is not None:
         raise RuntimeError("give either mode or options, not both")
-    if mode is not None and mode not in _MODES:
-        raise RuntimeError(f"there is no mode {mode!r}: there are {', '.join(map(repr, _MODES))}")
-    if mode not in (None, "default"):
-        raise NotImplementedError(f"mode={mode!r} is not there yet; 'default' is the one mode")
     if options is not None and not isinstance(options, dict):
         raise TypeError(f"options is a dict of names and values, not a {type(options).__name__}")
-    if options:
-        raise RuntimeError(f"there are no options yet, leave them out; unknown: {', '.join(map(repr, options))}")
 
 
 def _code_owner(fn: Any) -> Any:
@@ -123,7 +115,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     fullgraph: raises where a call cannot be one graph. dynamic: False captures every size as it is, True leaves sizes
     open at once, None those that changed since an earlier capture. backend: a name of list_backends() (None: "native",
     or what set_default_backend() said), or a function (gm, example_inputs) -> callable, gm a cresset.fx.GraphModule.
-    disable: the very same object comes back."""
+    mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs"; options: single settings in its
+    place (_dynamo/options.py has them). disable: the very same object comes back."""
     if not hasattr(_C, "_Compiled"):
         raise RuntimeError("compile() needs CPython 3.11 to 3.13: it looks into frames and dicts, which differ by "
                            "version")
@@ -133,7 +126,9 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     if backend is None:
         from cresset.compiler import get_default_backend
         backend = get_default_backend()
-    compiler = _find_backend(backend, fullgraph)
+    from cresset._dynamo.options import arguments, ways
+    compiler = _find_backend(backend, fullgraph, arguments(backend, mode, options))
+    how = ways(mode, options) if isinstance(compiler, str) else 1
     if model is None:
         return lambda fn: compile(fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
                                   disable=disable)
@@ -144,14 +139,14 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         raise NotImplementedError("config.verify_correctness compares backends that are written in Python; native code "
                                   "is compared by 'cresset compile --verify'")
     if isinstance(model, type) and isinstance(vars(model).get("__call__"), types.FunctionType):
-        model.__call__ = _make(vars(model)["__call__"], compiler, fullgraph, dynamic)
+        model.__call__ = _make(vars(model)["__call__"], compiler, fullgraph, dynamic, how)
         return model
     if _C._kind(model) == "module":
-        return _compile_module(model, compiler, fullgraph, dynamic)
-    return _make(_code_owner(model), compiler, fullgraph, dynamic)
+        return _compile_module(model, compiler, fullgraph, dynamic, how)
+    return _make(_code_owner(model), compiler, fullgraph, dynamic, how)
 
 
-def _compile_module(module: Any, compiler: Any, fullgraph: bool, dynamic: bool | None) -> Any:
+def _compile_module(module: Any, compiler: Any, fullgraph: bool, dynamic: bool | None, ways: int) -> Any:
     from cresset._dynamo.eval_frame import Optimized, OptimizedModule
     while isinstance(module, Optimized):
         module = module._orig_mod
@@ -161,4 +156,4 @@ def _compile_module(module: Any, compiler: Any, fullgraph: bool, dynamic: bool |
         if _torch.real() and isinstance(module, _torch.real().nn.Module):
             from cresset._torch.module import TorchModule
             kind = TorchModule
-    return kind(module, _make(_code_owner(module), compiler, fullgraph, dynamic))
+    return kind(module, _make(_code_owner(module), compiler, fullgraph, dynamic, ways))

@@ -22,7 +22,7 @@ static void release_part(void *code) {
 }
 
 /* `user`: where the first part's tier goes; it outlives the call that makes the first part, not later ones. */
-typedef struct shop { bool native; cr_tier *first; } shop;
+typedef struct shop { cr_tier_ways ways; cr_tier *first; } shop;
 
 static cr_status make_part(void *user, cr_aot_role role, cr_graph *g, cr_aot_code *out) {
     shop *s = user;
@@ -30,7 +30,7 @@ static cr_status make_part(void *user, cr_aot_role role, cr_graph *g, cr_aot_cod
     if (!p) return CR_ENOMEM;
     cr_graph_retain(p->graph = g);
     cr_status status = cr_plan_create(g, &p->plan);
-    if (!status && s->native && !cr_tier_draws(g)) status = cr_tier_start(g, &p->tier);
+    if (!status && s->ways && !cr_tier_draws(g)) status = cr_tier_start(g, s->ways, &p->tier);
     if (status) return release_part(p), status;
     if (role != CR_AOT_BACKWARD && p->tier) cr_tier_retain(s->first = p->tier);
     *out = (cr_aot_code){ run_part, release_part, p };
@@ -42,7 +42,8 @@ static void release_shop(void *user) {
     cr_free(user);
 }
 
-cr_status cr_ahead_create(cr_graph *g, const cr_arg *inputs, size_t n, bool records, bool native, cr_ahead **out) {
+cr_status cr_ahead_create(cr_graph *g, const cr_arg *inputs, size_t n, bool records, cr_tier_ways ways,
+                          cr_ahead **out) {
     size_t nresults = cr_graph_result_count(g);
     cr_ahead *a = cr_calloc(1, sizeof *a);
     shop *s = cr_calloc(1, sizeof *s);
@@ -55,7 +56,7 @@ cr_status cr_ahead_create(cr_graph *g, const cr_arg *inputs, size_t n, bool reco
         cr_recorded recorded = { g, tensors, is_input, !records };
         cr_aot_compiler compiler = { .compile = make_part, .release = release_shop, .user = s,
                                      .partition = { .kind = CR_PARTITION_MIN_CUT, .budget = 1 } };
-        s->native = native;
+        s->ways = ways;
         status = cr_aot_create(&recorded, &compiler, &a->aot); /* which has taken over the shop */
         if (!status && s->first) cr_tier_retain(a->tier = s->first);
     } else {

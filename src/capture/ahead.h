@@ -7,11 +7,11 @@
 #include "emit/tier.h"
 
 typedef struct cr_ahead cr_ahead; /* one owner; what it made for backwards lives as long as the tape needs it */
-/* `inputs`: the tensors with which the graph was captured; `results`: how many it has. `native`: code of each part is
- * made beside the program (tier.h), else the interpreter runs them. CR_EUNSUPPORTED: a write that has no functional
+/* `inputs`: the tensors with which the graph was captured; `results`: how many it has. `ways`: code of each part is
+ * made beside the program (tier.h); 0: the interpreter runs them. CR_EUNSUPPORTED: a write that has no functional
  * form. */
-CR_NODISCARD cr_status cr_ahead_create(cr_graph *g, const cr_arg *inputs, size_t n, bool records, bool native,
-                                       cr_ahead **out);
+CR_NODISCARD cr_status cr_ahead_create(cr_graph *g, const cr_arg *inputs, size_t n, bool records,
+                                       cr_tier_ways ways, cr_ahead **out);
 void cr_ahead_release(cr_ahead *a); /* NULL is legal */
 /* As the graph itself. Tensors must share memory and require grad as those did with which it was made. */
 CR_NODISCARD cr_status cr_ahead_run(cr_ahead *a, const cr_arg *inputs, size_t n, cr_arg *results);

@@ -50,12 +50,12 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyOb
 /* ---- life ---- */
 
 static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "wrapped", "backend", "unsupported", "limit", "dynamic", NULL };
+    static char *names[] = { "wrapped", "backend", "unsupported", "limit", "dynamic", "all", "ways", NULL };
     PyObject *wrapped, *backend = Py_None, *unsupported = Py_None;
-    Py_ssize_t limit = 8;
-    unsigned dynamic = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOnI:_Compiled", names, &wrapped, &backend, &unsupported, &limit,
-                                     &dynamic))
+    Py_ssize_t limit = 8, all = 0;
+    unsigned dynamic = 0, ways = CR_TIER_NATIVE;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOnInI:_Compiled", names, &wrapped, &backend, &unsupported,
+                                     &limit, &dynamic, &all, &ways))
         return NULL;
     bool method = PyMethod_Check(wrapped);
     PyObject *function = method ? PyMethod_GET_FUNCTION(wrapped) : wrapped;
@@ -74,6 +74,8 @@ static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     k->d.limit = limit;
     k->d.owner = (PyObject *)k;
     k->d.dynamic = dynamic;
+    k->d.all = all;
+    k->d.ways = ways;
     return (PyObject *)k;
 }
 
@@ -168,8 +170,8 @@ static int set_own(PyObject *self, PyObject *value, void *name) {
 }
 
 static PyObject *rebuilt(callable *k, PyObject *wrapped) {
-    return Py_BuildValue("O(OOOnI)", &callable_type, wrapped, k->d.backend, k->d.unsupported, k->d.limit,
-                         k->d.dynamic);
+    return Py_BuildValue("O(OOOnInI)", &callable_type, wrapped, k->d.backend, k->d.unsupported, k->d.limit,
+                         k->d.dynamic, k->d.all, k->d.ways);
 }
 static PyObject *reduce(PyObject *self, PyObject *unused) {
     (void)unused;
@@ -181,8 +183,8 @@ static PyObject *deepcopy(PyObject *self, PyObject *memo) {
     PyObject *copy = PyImport_ImportModule("copy");
     PyObject *wrapped = copy ? PyObject_CallMethod(copy, "deepcopy", "OO", k->wrapped, memo) : NULL;
     Py_XDECREF(copy);
-    PyObject *made = wrapped ? PyObject_CallFunction((PyObject *)&callable_type, "OOOnI", wrapped, k->d.backend,
-                                                     k->d.unsupported, k->d.limit, k->d.dynamic)
+    PyObject *made = wrapped ? PyObject_CallFunction((PyObject *)&callable_type, "OOOnInI", wrapped, k->d.backend,
+                                                     k->d.unsupported, k->d.limit, k->d.dynamic, k->d.all, k->d.ways)
                              : NULL;
     Py_XDECREF(wrapped);
     return made;
@@ -298,8 +300,7 @@ static PyObject *counts(PyObject *self, PyObject *unused) {
                          "plain", d->plain, "failed", d->failed, "breaks", d->breaks);
 }
 
-static int wait_for(cr_entry *e, const cr_cache *c, int32_t at, void *user) {
-    (void)c, (void)at, (void)user;
+void cr_wait_for_code(cr_entry *e) {
     cr_entry_retain(e);
     PyObject *codes = codes_of(e);
     for (Py_ssize_t i = 0; codes && i < PyList_Size(codes); i++) {
@@ -312,6 +313,11 @@ static int wait_for(cr_entry *e, const cr_cache *c, int32_t at, void *user) {
     cr_entry_wait(e);
     Py_END_ALLOW_THREADS;
     cr_entry_release(e);
+}
+
+static int wait_for(cr_entry *e, const cr_cache *c, int32_t at, void *user) {
+    (void)c, (void)at, (void)user;
+    cr_wait_for_code(e);
     return 0;
 }
 

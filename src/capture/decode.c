@@ -162,6 +162,12 @@ const cr_code *cr_code_get(PyCodeObject *code) {
     return made;
 }
 
+Py_ssize_t cr_code_count(PyCodeObject *code, Py_ssize_t more) {
+    void *known = NULL;
+    if (extra_slot < 0 || PyUnstable_Code_GetExtra((PyObject *)code, extra_slot, &known)) PyErr_Clear();
+    return known ? ((cr_code *)known)->entries += more : 0;
+}
+
 /* ---- for tests ---- */
 
 static PyObject *instructions(PyObject *module, PyObject *code) {

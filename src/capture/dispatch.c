@@ -44,6 +44,7 @@ void cr_cache_release(cr_cache *c) {
     if (!c || --c->refs) return;
     for (size_t i = 0; i < c->places.n; i++) {
         cr_place *p = &c->places.at[i];
+        cr_code_count((PyCodeObject *)c->code, -(Py_ssize_t)p->entries.n);
         for (size_t j = 0; j < p->entries.n; j++) cr_entry_release(p->entries.at[j]);
         cr_vec_dispose(&p->entries);
         Py_XDECREF(p->kwnames);
@@ -106,6 +107,7 @@ static int add_entry(cr_cache *c, cr_place *p, cr_entry *e) {
     p->entries.at[0] = cr_entry_retain(e);
     p->entries.n++;
     c->captures += p->at < 0;
+    cr_code_count((PyCodeObject *)c->code, 1);
     return 0;
 }
 
@@ -301,7 +303,12 @@ static cr_entry *capture(const request *r, bool settles) {
 /* Gives the graph to the backend. */
 static int compile_graph(const cr_dispatcher *d, cr_entry *e, PyObject *const *slots) {
     if (!e->graph) return 0;
-    if (d->backend == Py_None || PyUnicode_Check(d->backend)) return cr_entry_build(e, slots, d->backend != Py_None);
+    if (d->backend == Py_None || PyUnicode_Check(d->backend)) {
+        cr_tier_ways ways = d->backend == Py_None ? 0 : d->ways;
+        int failed = cr_entry_build(e, slots, ways);
+        if (!failed && ways & CR_TIER_WAIT) cr_wait_for_code(e);
+        return failed;
+    }
     cr_graph_retain(e->graph);
     PyObject *graph = cr_py_graph_new(e->graph), *examples = graph ? PyList_New(0) : NULL;
     for (uint32_t i = 0; examples && i < e->ninputs; i++)
@@ -448,6 +455,11 @@ static cr_entry *make_entry(const request *r, PyObject ***slots) {
     return NULL;
 }
 
+/* Has the code object been captured as often as may be, by all who compiled it together? */
+static bool is_full(const request *r) {
+    return r->d->all && cr_code_count((PyCodeObject *)r->cache->code, 0) >= r->d->all;
+}
+
 /* One warning for a function, naming what did not hold. */
 static int tell_limit(const request *r, const cr_place *p) {
     if (r->cache->told || r->d->quiet) return 0;
@@ -461,9 +473,12 @@ static int tell_limit(const request *r, const cr_place *p) {
     }
     int failed = !why || !name ||
                  PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
-                                  "%U was captured %zd times, the limit, and runs plain from now on for calls that fit "
-                                  "none; what last did not hold: %U",
-                                  name, r->at < 0 ? r->cache->captures : (Py_ssize_t)p->entries.n, why);
+                                  "%U was captured %zd times, the limit%s, and runs plain from now on for calls that "
+                                  "fit none; what last did not hold: %U",
+                                  name, is_full(r) ? r->d->all : r->at < 0 ? r->cache->captures
+                                                                           : (Py_ssize_t)p->entries.n,
+                                  is_full(r) ? " of its code by all who compiled it (accumulated_recompile_limit)" : "",
+                                  why);
     Py_XDECREF(why);
     Py_XDECREF(name);
     return failed ? -1 : 0;
@@ -519,7 +534,7 @@ cr_entry *cr_find_at(cr_dispatcher *d, cr_cache *cache, PyObject *function, PyOb
     cr_entry *e = find_entry(&r, p, small, slots);
     if (e) return cr_entry_retain(e);
     if (PyErr_Occurred() || may_capture(&r, p) <= 0) return NULL;
-    if ((Py_ssize_t)p->entries.n >= d->limit) return tell_limit(&r, p), NULL;
+    if ((Py_ssize_t)p->entries.n >= d->limit || is_full(&r)) return tell_limit(&r, p), NULL;
     return make_entry(&r, slots);
 }
 
@@ -585,7 +600,7 @@ static PyObject *dispatch(cr_dispatcher *d, PyObject *function, const void *of, 
     if (e) {
         d->hits++;
         cr_entry_retain(e);
-    } else if (r.cache->captures < d->limit) {
+    } else if (r.cache->captures < d->limit && !is_full(&r)) {
         e = make_entry(&r, &slots);
     } else if (!tell_limit(&r, p)) {
         result = call_plain(d, function, args, (size_t)nargs, kwnames);

@@ -33,6 +33,8 @@ typedef struct cr_dispatcher {
     PyObject *backend;
     PyObject *unsupported;     /* exception class: what fullgraph raises; None: calls break */
     Py_ssize_t limit;          /* entries of a place at most */
+    Py_ssize_t all;            /* ... of a code object, by all who compiled it; 0: any number */
+    cr_tier_ways ways;         /* how native code is made */
     unsigned dynamic;          /* what is left open: CR_DYNAMIC_* */
     CR_VEC(cr_cache *) caches; /* the first: of the function itself */
     PyObject *owner;           /* borrowed: the callable whose it is; NULL: nobody's */
@@ -88,6 +90,8 @@ extern cr_stance cr_capture_stance;
  * and the like, which is the caller's. (callable.c) */
 int cr_observe(cr_dispatcher *d, cr_entry *e, const cr_cache *c, int32_t at, PyObject *why);
 bool cr_is_observed(void);
+/* Until native code that is being built is there, Cresset's or a front end's. (callable.c) */
+void cr_wait_for_code(cr_entry *e);
 /* Between begin and end compiled functions of this thread use what was captured and capture nothing. */
 void cr_run_only_begin(void);
 void cr_run_only_end(void);

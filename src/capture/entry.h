@@ -76,10 +76,10 @@ typedef struct cr_entry {
 cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code);
 cr_entry *cr_entry_retain(cr_entry *e);
 void cr_entry_release(cr_entry *e);
-/* Makes code for the graph: `native` where that may stand for it, else for the interpreter. A graph that writes to its
- * inputs becomes one that does not (ahead.h), and where that cannot be the entry runs plain. `slots`: as its guards
- * filled them. -1: exception. */
-int cr_entry_build(cr_entry *e, PyObject *const *slots, bool native);
+/* Makes code for the graph: native (`ways`) where that may stand for it, else for the interpreter. A graph that writes
+ * to its inputs becomes one that does not (ahead.h), and where that cannot be the entry runs plain. `slots`: as its
+ * guards filled them. -1: exception. */
+int cr_entry_build(cr_entry *e, PyObject *const *slots, cr_tier_ways ways);
 /* NotImplementedError, raised while code was made: it is why the entry runs plain. -1: another exception. */
 int cr_entry_refuse(cr_entry *e);
 /* Of each slot of its guards, whether running it reads that: to be freed; NULL: out of memory, no exception. */

@@ -14,7 +14,7 @@ static int no_memory(void) { return PyErr_NoMemory(), -1; }
 /* ---- code ---- */
 
 /* Tensors whose memory is shared, or not, as it was; then the graph without its writes. 1: it has no such form. */
-static int build_ahead(cr_entry *e, PyObject *const *slots, bool native) {
+static int build_ahead(cr_entry *e, PyObject *const *slots, cr_tier_ways ways) {
     cr_py_frame frame;
     cr_arg *inputs = PyMem_Calloc(e->ninputs + 1, sizeof *inputs);
     cr_status status = CR_OK;
@@ -23,18 +23,18 @@ static int build_ahead(cr_entry *e, PyObject *const *slots, bool native) {
     for (uint32_t i = 0; !failed && i < e->ninputs; i++)
         failed = cr_py_convert(&frame, slots[e->inputs[i]], &inputs[i]);
     if (!failed) failed = cr_guard_sharing(&e->guards, e->inputs, e->ninputs, slots);
-    if (!failed) status = cr_ahead_create(e->graph, inputs, e->ninputs, e->records, native, &e->ahead);
+    if (!failed) status = cr_ahead_create(e->graph, inputs, e->ninputs, e->records, ways, &e->ahead);
     cr_py_frame_dispose(&frame);
     PyMem_Free(inputs);
     return status == CR_ENOMEM ? no_memory() : status ? 1 : failed;
 }
 
 /* A library with foreign tensors runs the graph itself. */
-static int build_foreign(cr_entry *e, PyObject *const *slots, bool native) {
+static int build_foreign(cr_entry *e, PyObject *const *slots, cr_tier_ways ways) {
     PyObject *examples = PyTuple_New(e->ninputs);
     for (uint32_t i = 0; examples && i < e->ninputs; i++)
         PyTuple_SET_ITEM(examples, i, Py_NewRef(slots[e->inputs[i]]));
-    e->compiled = examples ? e->frontend->build(e->graph, examples, e->records, native) : NULL;
+    e->compiled = examples ? e->frontend->build(e->graph, examples, e->records, ways) : NULL;
     Py_XDECREF(examples);
     e->own = true;
     return e->compiled ? 0 : cr_entry_refuse(e);
@@ -52,11 +52,11 @@ int cr_entry_refuse(cr_entry *e) {
     return 0;
 }
 
-int cr_entry_build(cr_entry *e, PyObject *const *slots, bool native) {
+int cr_entry_build(cr_entry *e, PyObject *const *slots, cr_tier_ways ways) {
     if (!e->graph) return 0;
-    if (e->frontend->build) return build_foreign(e, slots, native);
-    if (e->writes || (native && (e->records || e->shares))) {
-        int failed = build_ahead(e, slots, native);
+    if (e->frontend->build) return build_foreign(e, slots, ways);
+    if (e->writes || (ways && (e->records || e->shares))) {
+        int failed = build_ahead(e, slots, ways);
         if (failed <= 0 || !e->writes) return failed < 0 ? -1 : 0; /* as recorded, by the interpreter */
         e->resumes = false;
         PyObject *why = PyUnicode_FromFormat("what the call writes has no functional form: %s", cr_error_message());
@@ -64,8 +64,8 @@ int cr_entry_build(cr_entry *e, PyObject *const *slots, bool native) {
         Py_XSETREF(e->reason, why);
         return 0;
     }
-    if (!native || e->draws) return 0;
-    cr_status status = cr_tier_start(e->graph, &e->tier);
+    if (!ways || e->draws) return 0;
+    cr_status status = cr_tier_start(e->graph, ways, &e->tier);
     return status ? cr_py_fail(status) : 0;
 }
 

@@ -16,6 +16,8 @@ struct cr_tier {
     cr_native *native; /* atomic; set once */
     int state;         /* atomic: BUILDING, then one of the others */
     char reason[256];  /* written before the state says FAILED */
+    char shown[48];    /* written before it says READY: with how many threads, where that was chosen; "": was not */
+    cr_tier_ways ways;
 };
 enum { BUILDING, READY, FAILED };
 
@@ -41,7 +43,7 @@ static void drop(cr_tier *t, const char *reason) {
 const char *cr_tier_state(const cr_tier *t) {
     switch (state_of(t)) {
     case BUILDING: return "building";
-    case READY: return "native";
+    case READY: return *t->shown ? t->shown : "native";
     default: return t->reason;
     }
 }
@@ -84,12 +86,12 @@ cr_status cr_tier_run(cr_tier *t, const cr_graph *g, cr_plan *plan, const cr_arg
 
 /* ---- the thread ---- */
 
-static cr_status build_library(const cr_lowered *l, bool draws, cr_library **out) {
+static cr_status build_library(const cr_lowered *l, const cr_emit_options *options, cr_library **out) {
     cr_workshop shop;
     const char *path;
     CR_TRY(cr__workshop_open(&shop));
     cr_status status = cr__workshop_file(&shop, "libcaptured.so", &path);
-    if (!status) status = cr_emit_library(l, path, &(cr_emit_options){ .weights = CR_WEIGHTS_INSIDE, .random = draws });
+    if (!status) status = cr_emit_library(l, path, options);
     if (!status) status = cr_library_open(path, out);
     cr__workshop_close(&shop);
     return status;
@@ -101,8 +103,16 @@ static cr_status build(cr_tier *t) {
     cr_library *library = NULL;
     CR_TRY(cr_graph_parse(NULL, t->text, &g)); /* with symbols of its own */
     cr_status status = cr_lower_graphs(&(cr_lower_graph){ .graph = g }, 1, NULL, &l);
-    if (!status) status = build_library(l, cr_tier_draws(g), &library);
-    if (!status) status = cr_native_create(library, 0, NULL, &t->native);
+    cr_emit_options options = { .weights = CR_WEIGHTS_INSIDE, .target = t->ways & CR_TIER_OWN ? "native" : NULL };
+    if (!status) options.random = cr_tier_draws(g);
+    if (!status) status = build_library(l, &options, &library);
+    int threads = (int)(t->ways >> CR_TIER_THREADS_AT);
+    bool tunes = !status && t->ways & CR_TIER_TUNE;
+    if (tunes) threads = cr_native_tune(g, library);
+    if (threads)
+        snprintf(t->shown, sizeof t->shown, "native, %s%d thread%s", tunes ? "tuned: " : "", threads,
+                 threads > 1 ? "s" : "");
+    if (!status) status = cr_native_create(library, threads, NULL, &t->native);
     cr_library_release(library);
     cr_lowered_release(l);
     cr_graph_release(g);
@@ -118,13 +128,14 @@ static void *run(void *user) {
     return NULL;
 }
 
-cr_status cr_tier_start(const cr_graph *g, cr_tier **out) {
+cr_status cr_tier_start(const cr_graph *g, cr_tier_ways ways, cr_tier **out) {
     cr_tier *t = cr_calloc(1, sizeof *t);
     cr_str text;
     pthread_t thread;
     pthread_attr_t attributes;
     if (!t) return CR_ENOMEM;
     t->refs = 2;
+    t->ways = ways;
     cr_str_init(&text);
     cr_graph_print(g, CR_PRINT_PLAIN, &text);
     cr_status status = cr_str_take(&text, &t->text);

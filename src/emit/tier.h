@@ -9,7 +9,16 @@
 #include "graph/graph.h"
 
 typedef struct cr_tier cr_tier; /* refcounted (atomically): the entry's and the thread's */
-CR_NODISCARD cr_status cr_tier_start(const cr_graph *g, cr_tier **out);
+/* How code is made and run, as one word: 0: it is interpreted. Above these bits: the number of threads, 0 for all. */
+typedef unsigned cr_tier_ways;
+enum {
+    CR_TIER_NATIVE = 1,
+    CR_TIER_OWN = 2,   /* for processors like this one, not for any of its kind */
+    CR_TIER_TUNE = 4,  /* the number of threads is found out by running it */
+    CR_TIER_WAIT = 8,  /* whoever starts it waits until it is built */
+    CR_TIER_THREADS_AT = 8
+};
+CR_NODISCARD cr_status cr_tier_start(const cr_graph *g, cr_tier_ways ways, cr_tier **out);
 void cr_tier_retain(cr_tier *t);
 void cr_tier_release(cr_tier *t); /* NULL is legal; does not wait */
 /* Does the graph draw random numbers? Native code has a generator of its own, whose state must then be put in and out
@@ -21,7 +30,11 @@ CR_NODISCARD cr_status cr_tier_run(cr_tier *t, const cr_graph *g, cr_plan *plan,
                                    cr_arg *results, size_t nresults);
 cr_native *cr_tier_get(const cr_tier *t); /* NULL: not yet, or never; borrowed */
 void cr_tier_wait(cr_tier *t); /* until it is built or has failed */
-/* "native", "building", or why there is none; the caller copies it. */
+/* With how many threads is the library of a graph quickest? It is run on zeros of the graph's sizes. 0: nobody can
+ * say, as sizes are open, inputs are no tensors, or it fails on those. (tune.c) */
+int cr_native_tune(const cr_graph *g, cr_library *library);
+/* "native" (with the number of threads, where that was chosen), "building", or why there is none; the caller copies
+ * it. */
 const char *cr_tier_state(const cr_tier *t);
 
 #endif

@@ -579,10 +579,11 @@ static PyObject *build(PyObject *self, PyObject *args) {
     py_torch_graph *g = (py_torch_graph *)self;
     PyObject *graph;
     int wait;
+    unsigned ways = CR_TIER_NATIVE;
     cr_arg a;
-    if (!PyArg_ParseTuple(args, "Op:_build", &graph, &wait)) return NULL;
+    if (!PyArg_ParseTuple(args, "Op|I:_build", &graph, &wait, &ways)) return NULL;
     if (!cr_py_graph_read(graph, &a)) return PyErr_Format(PyExc_TypeError, "_build() takes a Graph");
-    cr_status status = g->tier ? CR_OK : cr_tier_start(a.u.graph, &g->tier);
+    cr_status status = g->tier ? CR_OK : cr_tier_start(a.u.graph, ways, &g->tier);
     if (status) return cr_py_raise(status);
     PyThreadState *thread = PyEval_SaveThread();
     if (wait) cr_tier_wait(g->tier);
@@ -607,7 +608,9 @@ static PyObject *wait_for(PyObject *self, PyObject *unused) {
 
 static PyMethodDef methods[] = {
     { "_wait", wait_for, METH_NOARGS, "Waits until native code that is being built is there." },
-    { "_build", build, METH_VARARGS, "_build(graph, wait): native code of it, which calls use once it is there." },
+    { "_build", build, METH_VARARGS,
+      "_build(graph, wait, ways=1): native code of it, which calls use once it is there; ways: as emit/tier.h has "
+      "it." },
     { NULL, NULL, 0, NULL },
 };
 static PyMemberDef members[] = {

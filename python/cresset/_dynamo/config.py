@@ -14,6 +14,7 @@ import types
 from typing import Any, Callable, Iterator
 
 recompile_limit = 8  # entries of one place (a function's beginning, an instruction behind a break) at most
+accumulated_recompile_limit = 256  # entries of one code object at most, of all functions compiled of it
 automatic_dynamic_shapes = True  # sizes and numbers that changed since an earlier capture are left open
 assume_static_by_default = True  # False: sizes are left open at once, as with dynamic=True
 specialize_int = False  # True: ints are captured as they are, whether they change or not
@@ -27,7 +28,7 @@ repro_level = 1  # 2: with the smallest graph that fails
 debug_dir_root = "cresset_debug"  # where such scripts go
 raise_on_ctx_manager_usage = True  # `with optimize(...)` raises; False: it holds for functions compiled inside
 
-_other_names = {"cache_size_limit": "recompile_limit"}
+_other_names = {"cache_size_limit": "recompile_limit", "accumulated_cache_size_limit": "accumulated_recompile_limit"}
 
 
 def _is_count(value: Any) -> bool:
@@ -41,6 +42,7 @@ def _is_switch(value: Any) -> bool:
 # what a value has to be
 _checks: dict[str, tuple[Callable[[Any], bool], str]] = {
     "recompile_limit": (_is_count, "a number of entries, 1 or more"),
+    "accumulated_recompile_limit": (_is_count, "a number of entries, 1 or more"),
     "automatic_dynamic_shapes": (_is_switch, "True or False"),
     "assume_static_by_default": (_is_switch, "True or False"),
     "specialize_int": (_is_switch, "True or False"),
@@ -58,7 +60,6 @@ _checks: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 # settings of torch._dynamo.config that have nothing to set here, and why
 _elsewhere = {
-    "accumulated_recompile_limit": "recompile_limit counts each place by itself",
     "allow_rnn": "recurrent layers are captured like any other",
     "capture_dynamic_output_shape_ops": "nonzero() and its like end a capture; in exports their sizes are symbols",
     "capture_func_transforms": "cresset.func is captured where its functions are",

@@ -107,12 +107,12 @@ def _new(at: int, meta: dict[str, Any]) -> tuple[Any, ...]:
             tuple(meta["strides"]))
 
 
-def _compile(graph: Any, ninputs: int, results: Iterable[tuple[Any, ...]], native: bool,
+def _compile(graph: Any, ninputs: int, results: Iterable[tuple[Any, ...]], native: int,
              written: tuple[int, ...] = ()) -> Any:
     made = _C._TorchGraph(graph, ninputs, tuple(range(ninputs)), (), tuple(results),
                           torch.default_generator if _C._graph_draws(graph) else None, None, written)
     if native:
-        made._build(graph, False)
+        made._build(graph, False, native)
     return made
 
 
@@ -122,7 +122,7 @@ class Plan:
     ("result", k) of the code's; ("input", i) itself; ("view", "input" or "result", k, place, the detach() it is a view
     of with that one's place, or None, keeps its history?). A place: sizes, strides, offset."""
 
-    def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: bool):
+    def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: int):
         self.shape = shape = Shape(graph)
         self.given = len(shape.outputs)  # what the program gets; behind it, what some of that are views of
         self._check_kinds()
@@ -506,7 +506,7 @@ def callable_of(plan: Plan) -> Any:
     return code if plan.is_plain() else _with_epilogue(plan, code)
 
 
-def build(graph: Any, examples: tuple[Any, ...], records: bool, native: bool) -> Any:
+def build(graph: Any, examples: tuple[Any, ...], records: bool, native: int) -> Any:
     """The callable for a captured graph: takes its inputs, gives a list of its outputs. NotImplementedError: the call
     runs plain, for that reason."""
     from cresset._torch import opaque, stages

@@ -45,7 +45,7 @@ def _like(meta: dict[str, Any], wants: bool) -> torch.Tensor:
 
 
 class Stages:
-    def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: bool):
+    def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: int):
         self.graph, self.records, self.native = graph, records, native
         self.shape = shape = Shape(graph)
         if shape.varies or any(node["kind"] == "get_attr" for node in graph.nodes):
@@ -119,7 +119,7 @@ class Stages:
         return [values[name] for name in self.shape.outputs]
 
 
-def build(graph: Any, examples: tuple[Any, ...], records: bool, native: bool) -> Any:
+def build(graph: Any, examples: tuple[Any, ...], records: bool, native: int) -> Any:
     crossing.prepare()
     stages = Stages(graph, examples, records, native)
 

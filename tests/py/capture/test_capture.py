@@ -595,8 +595,6 @@ def test_arguments_of_compile():
         return a + 1
     assert cresset.compile(f, disable=True) is f
     assert cresset.compile(backend="eager")(f)(cresset.ones(1)).item() == 2
-    with pytest.raises(NotImplementedError, match="mode"):
-        cresset.compile(f, mode="max-autotune")
     with pytest.raises(RuntimeError, match="not both"):
         cresset.compile(f, mode="default", options={})
     with pytest.raises(RuntimeError, match="'speed'"):

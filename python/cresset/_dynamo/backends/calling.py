@@ -58,10 +58,10 @@ def _shown(graph: Any, library: str) -> tuple[Any, Callable[..., Any]]:
 
 class Backend:
     """Called with (graph, example inputs) when something was captured; library: whose tensors they are. whole: of
-    compile(fullgraph=True), where it must make something of the graph."""
+    compile(fullgraph=True), where it must make something of the graph. given: mode and options of compile()."""
 
-    def __init__(self, function: Callable[..., Any], whole: bool = False):
-        self.function, self.whole = function, whole
+    def __init__(self, function: Callable[..., Any], whole: bool = False, given: dict[str, Any] | None = None):
+        self.function, self.whole, self.given = function, whole, given or {}
         self.name = _name_of(function)
 
     def __call__(self, graph: Any, example_inputs: list[Any], library: str = "cresset") -> Callable[..., Any]:
@@ -97,7 +97,7 @@ class Backend:
     def _compiled(self, module: Any, own: Callable[..., Any], example_inputs: list[Any],
                   library: str) -> Callable[..., Any]:
         try:
-            made = self.function(module, example_inputs)
+            made = self.function(module, example_inputs, **self.given)
         except SkipFrame:
             raise
         except Exception as error:
