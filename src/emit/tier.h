@@ -31,7 +31,7 @@ CR_NODISCARD cr_status cr_tier_run(cr_tier *t, const cr_graph *g, cr_plan *plan,
 cr_native *cr_tier_get(const cr_tier *t); /* NULL: not yet, or never; borrowed */
 void cr_tier_wait(cr_tier *t); /* until it is built or has failed */
 /* With how many threads is the library of a graph quickest? It is run on zeros of the graph's sizes. 0: nobody can
- * say, as sizes are open, inputs are no tensors, or it fails on those. (tune.c) */
+ * say, as sizes are open, there is a loop or a branch, inputs are no tensors, or it fails on those. (tune.c) */
 int cr_native_tune(const cr_graph *g, cr_library *library);
 /* "native" (with the number of threads, where that was chosen), "building", or why there is none; the caller copies
  * it. */

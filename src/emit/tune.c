@@ -69,7 +69,8 @@ int cr_native_tune(const cr_graph *g, cr_library *library) {
     trial t = { .n = 0 };
     int all = cr_num_threads(), found = 0;
     double best = -1;
-    bool runs = prepare(&t, g);
+    /* on zeros a loop may never end, and a branch say nothing of the other */
+    bool runs = !cr_graph_subgraph_count(g) && prepare(&t, g);
     for (int threads = 1; runs && threads < 2 * all; threads *= 2) {
         cr_native *native = NULL;
         int count = CR_MIN(threads, all);

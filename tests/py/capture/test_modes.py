@@ -68,6 +68,15 @@ def test_open_sizes_are_not_tuned():
     assert tier_of(compiled) == "native"
 
 
+def test_loops_which_zeros_would_not_end_are_not_tuned():
+    def doubled(x):
+        return cresset.while_loop(lambda v: v.sum() < 100, lambda v: (v * 2,), (x,))[0]
+
+    compiled = cresset.compile(doubled, mode="max-autotune", fullgraph=True)
+    assert cresset.equal(compiled(cresset.ones(4)), cresset.full((4,), 32.0))
+    assert tier_of(compiled) == "native"
+
+
 def test_modules_and_copies_keep_their_mode():
     import copy
     compiled = cresset.compile(nn.Linear(4, 4), mode="reduce-overhead")
