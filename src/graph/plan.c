@@ -116,6 +116,72 @@ static cr_status plan_conds(cr_plan *p) {
     return CR_OK;
 }
 
+/* ---- plans of one call ---- */
+
+/* One op on the plan's inputs that gives the plan's result, of known sizes and without a word about gradients: such a
+ * plan is run without a frame. */
+static bool is_one_call(const cr_plan *p) {
+    const cr_graph *g = p->graph;
+    const cr_node *node = p->nsteps == 1 ? g->nodes.at[p->steps[0].node] : NULL, *output = g->nodes.at[g->output];
+    if (!node || node->kind != CR_NODE_CALL || p->symbols.n || p->conds.n || g->subgraphs.n) return false;
+    if (!node->op->base->row || node->nvalues != 1 || cr_result_count(node->op) != 1 ||
+        node->op->schema.returns[0].list || node->origin.no_grad || node->origin.data)
+        return false;
+    if (output->nargs != 1 || output->args[0].kind != CR_ARG_VALUE || output->args[0].u.i != node->first) return false;
+    for (uint32_t i = 0; i < p->ninputs; i++) {
+        const cr_value *v = g->values.at[p->inputs[i]];
+        if (p->inputs[i] != i || v->type != CR_T_TENSOR || !v->meta) return false;
+    }
+    for (uint16_t i = 0; i < node->nargs; i++) {
+        const cr_arg *a = &node->args[i];
+        if (a->kind == CR_ARG_SYM || a->kind == CR_ARG_GRAPH) return false;
+        for (uint32_t k = 0; a->kind == CR_ARG_LIST && k < a->n; k++)
+            if (a->u.list[k].kind == CR_ARG_VALUE || a->u.list[k].kind == CR_ARG_LIST) return false;
+    }
+    return true;
+}
+
+/* x + 1: every call would make a tensor of the 1, and always the same. */
+static cr_status wrap_numbers(cr_plan *p, const cr_op *op) {
+    for (uint16_t i = 0; i < op->schema.nparams; i++) {
+        cr_arg *a = &p->direct[i];
+        bool plain = cr_arg_is_number(a) && (a->kind != CR_ARG_INT || cr_dim_is_plain(a->u.i));
+        if (op->schema.params[i].type != CR_T_TENSOR || !plain) continue;
+        cr_tensor *t;
+        CR_TRY(cr_tensor_scalar(cr_arg_number_dtype(a), cr_arg_scalar(a), &t));
+        t->meta.flags |= CR_META_WRAPPED;
+        a->kind = CR_ARG_TENSOR;
+        a->u.t = t;
+    }
+    return CR_OK;
+}
+
+static cr_status plan_direct(cr_plan *p) {
+    if (!is_one_call(p)) return CR_OK;
+    const cr_node *node = p->graph->nodes.at[p->steps[0].node];
+    p->direct = cr_arena_alloc(&p->arena, (node->nargs + 1u) * sizeof *p->direct);
+    if (!p->direct) return CR_ENOMEM;
+    for (uint16_t i = 0; i < node->nargs; i++) p->direct[i] = node->args[i];
+    if (!node->op->base->row->scalar || node->op->variant != CR_FUNCTIONAL) return CR_OK;
+    CR_TRY(wrap_numbers(p, node->op));
+    cr_arg metas[CR_MAX_PARAMS];
+    for (uint16_t i = 0; i < node->nargs; i++) {
+        metas[i] = p->direct[i];
+        if (metas[i].kind != CR_ARG_VALUE) continue;
+        metas[i].kind = CR_ARG_META;
+        metas[i].u.meta = p->graph->values.at[p->direct[i].u.i]->meta;
+    }
+    cr_prepare(node->op, metas, &p->prepared);
+    return CR_OK;
+}
+
+/* Of its arguments, only numbers are tensors. */
+static void release_direct(cr_plan *p) {
+    const cr_node *node = p->direct ? p->graph->nodes.at[p->steps[0].node] : NULL;
+    for (uint16_t i = 0; node && i < node->nargs; i++)
+        if (p->direct[i].kind == CR_ARG_TENSOR) cr_tensor_release(p->direct[i].u.t);
+}
+
 /* ---- life ---- */
 
 static cr_status plan_create(cr_graph *g, bool inner, cr_plan **out) {
@@ -130,6 +196,7 @@ static cr_status plan_create(cr_graph *g, bool inner, cr_plan **out) {
     CR_TRY_OUT(plan_lifetimes(p));
     CR_TRY_OUT(plan_checks(p));
     if (!inner) CR_TRY_OUT(plan_conds(p));
+    CR_TRY_OUT(plan_direct(p));
     for (size_t i = 0; i < g->subgraphs.n; i++) {
         cr_plan *child = NULL;
         CR_TRY_OUT(plan_create(g->subgraphs.at[i], true, &child));
@@ -156,6 +223,7 @@ void cr_plan_retain(cr_plan *p) { __atomic_add_fetch(&p->refs, 1, __ATOMIC_RELAX
 void cr_plan_release(cr_plan *p) {
     if (!p || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL)) return;
     for (size_t i = 0; i < p->children.n; i++) cr_plan_release(p->children.at[i]);
+    release_direct(p);
     cr_vec_dispose(&p->children);
     cr_vec_dispose(&p->checks);
     cr_vec_dispose(&p->symbols);

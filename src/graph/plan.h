@@ -4,6 +4,7 @@
 #define CR_PLAN_H
 
 #include "graph/internal.h"
+#include "ops/prepared.h"
 
 typedef struct plan_step { uint32_t node, dead_end; } plan_step; /* dead[previous end .. dead_end) die after it */
 /* One number of an input: size `dim` of a tensor, or the number itself (dim < 0). */
@@ -29,6 +30,8 @@ struct cr_plan {
     CR_VEC(plan_symbol) symbols;
     CR_VEC(cr_cond) conds;   /* of the environment when the plan was made; none in the plan of a subgraph */
     CR_VEC(cr_plan *) children; /* one per subgraph, in order */
+    cr_arg *direct;             /* arguments of the one call that the plan is; NULL: it is more than that */
+    cr_prepared prepared;       /* ... on inputs as the graph has them */
     const char *const *labels;  /* of the inputs, for messages; NULL: the placeholders' names */
     cr_status (*check)(void *user, const cr_arg *inputs); /* may be NULL */
     void *check_user;

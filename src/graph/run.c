@@ -212,11 +212,58 @@ static cr_status run_bound(frame *f, const cr_arg *inputs, plan_binding *b, cr_a
     return status;
 }
 
+/* ---- plans of one call ---- */
+
+/* Does the call run kernels and nothing else: nobody watches, records, maps, casts? */
+static bool is_calm(const cr_ambient *a) {
+    return !a->mode.recorder && !a->mode.fake && !a->mode.autocast.enabled && !a->vmap && !a->watch;
+}
+
+typedef enum fit { FITS_NOT, FITS, FITS_EXACTLY } fit; /* exactly: strides and all */
+
+/* Are the inputs real ones as the graph has them, of which no gradient is wanted? What is wrong with others, binding
+ * says. */
+static fit fit_directly(const cr_plan *p, const cr_arg *inputs) {
+    bool exactly = true;
+    for (size_t i = 0; i < p->ninputs; i++) {
+        const cr_tensor *t = inputs[i].kind == CR_ARG_TENSOR ? inputs[i].u.t : NULL;
+        if (!t || cr_tensor_is_fake(t) || cr_tensor_requires_grad(t)) return FITS_NOT;
+        const cr_meta *want = p->graph->values.at[i]->meta, *have = &t->meta;
+        if (want->dtype != have->dtype || want->rank != have->rank || want->device.type != have->device.type)
+            return FITS_NOT;
+        exactly &= want->flags == have->flags && want->device.index == have->device.index;
+        for (int d = 0; d < want->rank; d++) {
+            if (want->size[d] != have->size[d]) return FITS_NOT;
+            exactly &= want->stride[d] == have->stride[d];
+        }
+    }
+    return p->check ? FITS_NOT : exactly ? FITS_EXACTLY : FITS;
+}
+
+/* Only kernels run meanwhile: nobody lets go of the plan or of the inputs, which the caller holds. */
+static cr_status run_direct(const cr_plan *p, const cr_arg *inputs, fit fit, cr_arg *results) {
+    const cr_node *node = p->graph->nodes.at[p->steps[0].node];
+    cr_arg args[CR_MAX_PARAMS];
+    for (uint16_t i = 0; i < node->nargs; i++) {
+        const cr_arg *a = &p->direct[i];
+        args[i] = a->kind == CR_ARG_VALUE ? inputs[a->u.i] : *a;
+        args[i].given = a->given;
+    }
+    bool prepared = fit == FITS_EXACTLY && cr_is_prepared(&p->prepared);
+    cr_status status = prepared ? cr_prepared_run(&p->prepared, args, results) : cr_call(node->op, args, results);
+    return status ? explain(p->graph, node, status) : CR_OK;
+}
+
 cr_status cr_plan_run(cr_plan *p, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults) {
     if (ninputs != p->ninputs) return CR_FAIL(CR_ETYPE, "the graph takes %zu inputs, not %zu", p->ninputs, ninputs);
     if (nresults != cr_plan_result_count(p))
         return CR_FAIL(CR_EVALUE, "the graph gives %zu results, not %zu", cr_plan_result_count(p), nresults);
-    cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
+    cr_ambient *ambient = cr_ambient_get();
+    if (p->direct && is_calm(ambient)) {
+        fit fit = fit_directly(p, inputs);
+        if (fit != FITS_NOT) return run_direct(p, inputs, fit, results);
+    }
+    cr_call_mode *mode = &ambient->mode, saved = *mode;
     frame f = { .plan = p, .fake = saved.fake };
     cr_env *env = NULL, *made = NULL;
     see_fakes(inputs, ninputs, &f.fake, &env);
