@@ -30,6 +30,7 @@ _LAZY = {
                     "clear_autocast_cache".split(), "amp"),
     **dict.fromkeys("set_printoptions".split(), "_print"),
     **dict.fromkeys("cond while_loop".split(), "_higher_order"),
+    "Tag": "library",
     "vmap": "_vmap",
     **dict.fromkeys("sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum _check _check_index "
                     "_check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "

@@ -13,6 +13,7 @@ Names and arguments as in torch.library. docs/custom-ops.md has the whole story.
 from __future__ import annotations
 
 import collections.abc
+import enum
 import inspect
 import os
 import re
@@ -38,6 +39,11 @@ def load_library(path: str | os.PathLike[str]) -> None:
 
 _CPU_KEYS = {"CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", ""}
 _KEYS = _CPU_KEYS | {"Meta", "CompositeImplicitAutograd", "CUDA", "Autograd", "AutogradCPU", "AutogradCUDA"}
+
+
+class Tag(enum.Enum):
+    """What a library says of its operators, as torch.Tag: the one that something here goes by."""
+    pt2_compliant_tag = enum.auto()
 
 
 class _Entry:
@@ -152,8 +158,8 @@ def _entry(op: Any) -> _Entry:
     return _entries[name]
 
 
-def _define(schema: str) -> str:
-    name = _C._define_op(_letters(schema), _dispatch)
+def _define(schema: str, compliant: bool) -> str:
+    name = _C._define_op(_letters(schema), _dispatch, compliant)
     _entries[name] = _Entry(name)
     return name
 
@@ -318,7 +324,7 @@ def custom_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_arg
               schema: str | None = None, tags: Any = None) -> Any:
     """Decorator: the function becomes the operator "namespace::name". schema: instead of the one inferred from
     annotations, without the name."""
-    _refuse_tags("custom_op", tags)
+    _is_compliant("custom_op", tags)
     namespace, colons, short = name.partition("::")
     if not colons or not namespace.isidentifier() or not short.isidentifier():
         raise ValueError(f"custom_op(): the name is 'namespace::name', not {name!r}")
@@ -333,7 +339,7 @@ def custom_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_arg
                 raise RuntimeError(f"the operator {name} is defined already, with another schema: {there}")
             _entries[name] = _Entry(name)
         else:
-            _define(full)
+            _define(full, True)  # as PyTorch tags it
         made = CustomOpDef(namespace, short, text, function)
         made.register_kernel(device_types, function)
         _entries[name].opaque = True
@@ -371,7 +377,7 @@ class Library:
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Adds the operator of a schema "name(Tensor x) -> Tensor"; gives its name."""
-        _refuse_tags("define", tags)
+        compliant = _is_compliant("define", tags)
         if alias_analysis not in ("", "FROM_SCHEMA"):
             raise NotImplementedError(f"define(alias_analysis={alias_analysis!r}): what an operator writes and returns "
                                       f"is what its schema says, 'FROM_SCHEMA'")
@@ -383,7 +389,7 @@ class Library:
         name = schema.partition("(")[0].strip()
         if f"{self.ns}::{name}" in _entries:
             raise RuntimeError(f"the operator {self.ns}::{name} is defined already")
-        _define(f"{self.ns}::{schema.strip()}")
+        _define(f"{self.ns}::{schema.strip()}", compliant)
         self._defined.append(name)
         return name
 
@@ -431,9 +437,12 @@ def _put(entry: _Entry, key: str, fn: Callable[..., Any]) -> None:
         entry.kernels["cpu" if key == "CPU" else "cuda" if key == "CUDA" else ""] = fn
 
 
-def _refuse_tags(function: str, tags: Any) -> None:
-    if tags:
-        raise NotImplementedError(f"{function}(tags={tags!r}): operators have no tags here; leave them out")
+def _is_compliant(function: str, tags: Any) -> bool:
+    given = list(tags) if isinstance(tags, (list, tuple, set)) else [tags] if tags else []
+    if any(tag is not Tag.pt2_compliant_tag for tag in given):
+        raise NotImplementedError(f"{function}(tags={tags!r}): Tag.pt2_compliant_tag is the one tag that operators "
+                                  "have here; leave others out")
+    return bool(given)
 
 
 def _keep(lib: Library | None, entry: _Entry) -> None:
@@ -446,11 +455,10 @@ def _keep(lib: Library | None, entry: _Entry) -> None:
 
 def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
     """Adds an operator: define("mylib::f", "(Tensor x) -> Tensor")."""
-    _refuse_tags("define", tags)
     if "::" not in qualname:
         raise ValueError(f"define(): the name is 'namespace::name', not {qualname!r}")
     namespace, _, name = qualname.partition("::")
-    (lib or Library(namespace, "FRAGMENT")).define(name + schema)
+    (lib or Library(namespace, "FRAGMENT")).define(name + schema, tags=tags)
 
 
 def impl(qualname: str, types: str | Sequence[str], func: Callable[..., Any] | None = None, *,

@@ -497,6 +497,12 @@ static PyObject *use_substitutes(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+static PyObject *only_compliant(PyObject *module, PyObject *on) {
+    (void)module;
+    cr_only_compliant = on == Py_True;
+    Py_RETURN_NONE;
+}
+
 static PyObject *set_stance(PyObject *module, PyObject *number) {
     long stance = PyLong_AsLong(number), before = cr_capture_stance;
     (void)module;
@@ -520,6 +526,8 @@ static PyMethodDef functions[] = {
       "fn None: nobody is." },
     { "_use_substitutes", use_substitutes, METH_NOARGS,
       "Captures look for functions that stand in for those in C (cresset._dynamo.rules)." },
+    { "_only_compliant", only_compliant, METH_O,
+      "_only_compliant(on): do custom operators without the tag pt2_compliant_tag end captures?" },
     { "_set_stance", set_stance, METH_O, "_set_stance(n): what compiled functions do; gives what they did before." },
     { "_capture_switches", (PyCFunction)(void (*)(void))set_switches, METH_VARARGS | METH_KEYWORDS,
       "_capture_switches(*, miss_once, fail_graphs, every, stamps): every guard misses once; every graph fails; "

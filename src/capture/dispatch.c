@@ -291,9 +291,17 @@ static cr_entry *capture(const request *r, bool settles) {
     bool collects = PyGC_Disable(); /* a finalizer's ops would be recorded */
     bool outer = capturing, outer_asked = asked; /* a function that a capture runs for real may be compiled, too */
     r->cache->capturing = true;
-    if (!evaluate_told(&c, r, settles))
+    int failed = evaluate_told(&c, r, settles);
+    bool ordered = false;
+    if (!failed && cr_reordered_too_late(&c)) {
+        cr_capture_dispose(&c);
+        ordered = cr_set_keeps_order(true);
+        failed = evaluate_told(&c, r, settles);
+    }
+    if (!failed)
         e = end_earlier(r, &c, cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(r->function)));
     cr_capture_dispose(&c);
+    cr_set_keeps_order(ordered);
     r->cache->capturing = false;
     capturing = outer, asked = outer_asked;
     if (collects) PyGC_Enable();

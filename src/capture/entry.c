@@ -465,6 +465,20 @@ static int add_stores(builder *b) {
     return 0;
 }
 
+/* Behind all changes, in order. */
+static int add_reordered(builder *b) {
+    for (size_t i = 0; i < b->c->reordered.n; i++) {
+        const cr_reordered *r = &b->c->reordered.at[i];
+        cr_effect effect = { .read = CR_READ_TOLD, .key = r->kwnames };
+        if (make(b, r->call, &effect.made)) return -1;
+        if (cr_vec_push(&b->e->effects, effect)) return no_memory();
+        Py_XINCREF(effect.key);
+    }
+    return 0;
+}
+
+static int add_changes(builder *b) { return add_effects(b) || add_stores(b) || add_reordered(b) ? -1 : 0; }
+
 /* ---- the graph ---- */
 
 static int look_at_graph(builder *b) {
@@ -559,7 +573,7 @@ static int finish_graph(builder *b) {
 
 static int describe(builder *b) {
     b->e->next = b->c->returned;
-    if (add_effects(b) || add_stores(b) || make(b, b->c->result, &b->e->result)) return -1;
+    if (add_changes(b) || make(b, b->c->result, &b->e->result)) return -1;
     return b->c->tracer ? 0 : finish_graph(b);
 }
 
@@ -590,7 +604,7 @@ static bool has_stopped(const cr_capture *c) {
 static bool describe_prefix(builder *b) {
     PyObject *reason = b->c->reason;
     b->c->reason = NULL;
-    bool described = has_stopped(b->c) && !add_effects(b) && !add_stores(b) && !describe_state(b) && !finish_graph(b);
+    bool described = has_stopped(b->c) && !add_changes(b) && !describe_state(b) && !finish_graph(b);
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
     Py_XSETREF(b->c->reason, reason);
     b->e->resumes = described;

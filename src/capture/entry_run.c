@@ -276,12 +276,25 @@ static PyObject *replaced(const cr_effect *effect, PyObject *to) {
     return Py_NewRef(before ? before : Py_None);
 }
 
+/* A call of (callable, arguments ...). */
+static int tell(const cr_effect *effect, PyObject *call) {
+    PyObject **items = PySequence_Fast_ITEMS(call);
+    Py_ssize_t nkw = effect->key ? PyTuple_GET_SIZE(effect->key) : 0, n = PyTuple_GET_SIZE(call) - 1 - nkw;
+    PyObject *result = PyObject_Vectorcall(items[0], items + 1, (size_t)n, effect->key);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
 /* Final states are stored first; what they replace goes afterwards. */
 static int apply_effects(const cr_entry *e, PyObject *const *slots, PyObject *const *objects) {
     PyObject *old = PyList_New(0);
     int failed = !old;
     for (size_t i = 0; !failed && i < e->effects.n; i++) {
         const cr_effect *effect = &e->effects.at[i];
+        if (effect->read == CR_READ_TOLD) {
+            failed = tell(effect, objects[effect->made]);
+            continue;
+        }
         PyObject *to = slots[effect->slot], *before = replaced(effect, to);
         PyObject *made = effect->made == CR_NO_ROW ? NULL : objects[effect->made];
         failed = !before || PyList_Append(old, before);

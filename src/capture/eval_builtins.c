@@ -7,6 +7,7 @@
  * capture. */
 #include "capture/evaluate.h"
 
+#include "ops/custom.h"
 #include "python/py.h"
 
 #include <string.h>
@@ -557,14 +558,31 @@ PyObject *cr_call_for_real(cr_capture *c, cr_call_frame *f, PyObject *callable, 
     return result;
 }
 
-static bool is_op(PyObject *callable) {
+/* The name of the op that it is. New reference; NULL, without an exception: it is none. */
+static PyObject *op_name(PyObject *callable) {
     const cr_frontend *fe;
     for (size_t i = 0; (fe = cr_frontend_at(i)); i++) {
         PyObject *name = fe->resolve(callable);
-        if (name) return Py_DECREF(name), true;
+        if (name) return name;
         PyErr_Clear();
     }
-    return false;
+    return NULL;
+}
+
+/* Is it an op? A custom one that nobody has said to be fit for captures ends this one, where the program asks for
+ * that. -1: break. */
+static int is_op(cr_capture *c, PyObject *callable) {
+    PyObject *name = op_name(callable);
+    if (!name) return 0;
+    const cr_op *op = cr_only_compliant && PyUnicode_Check(name) ? cr_op_find(PyUnicode_AsUTF8(name)) : NULL;
+    const cr_custom *custom = op ? cr_custom_get(op) : NULL;
+    int is = 1;
+    if (custom && !custom->compliant)
+        is = cr_break(c, "%U is called, a custom operator without the tag pt2_compliant_tag "
+                         "(config.only_allow_pt2_compliant_ops): make it with custom_op(), or with "
+                         "define(..., tags=Tag.pt2_compliant_tag)", name);
+    Py_DECREF(name);
+    return is;
 }
 
 /* A method of a tensor, bound or not: the attribute was let through before. */
@@ -667,7 +685,9 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     if (foreign < 1) return foreign;
     if (is_new(callable)) return call_new(c, f, callable, &a);
     if (PyExceptionClass_Check(callable) && !kwnames) return make_exception(c, f, callable, &a);
-    if (is_op(callable) || is_tensor_method(callable, &a)) {
+    int op = is_op(c, callable);
+    if (op < 0) return -1;
+    if (op || is_tensor_method(callable, &a)) {
         c->on_tensors = true;
         if (!(out = cr_call_for_real(c, f, callable, &a, true))) return -1;
         if (!PyUnicode_Check(out) || !c->frontend || !c->frontend->borrow) return cr_give(c, f, out);
@@ -682,6 +702,8 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     int on = rule_of(callable, &a, &written);
     if (on < 0 && c->tracer && (cr_strict_drops(callable) || discards_nothing(callable, &a)))
         return cr_give(c, f, Py_NewRef(Py_None));
+    int reordered = on < 0 ? cr_call_reordered(c, f, callable, &a) : 1;
+    if (reordered != 1) return reordered;
     if (on < 0) return cr_break_as_asked(c, callable, args, nargs) ? -1 : refuse(c, callable, "");
     if (on == SPECIAL) {
         if (kwnames) return refuse(c, callable, " with keywords");

@@ -283,6 +283,8 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
     PyObject *real = cr_real(token);
     int ruled = cr_call_by_rule(c, f, token, args, nargs, kwnames);
     if (ruled != 1) return ruled;
+    int reordered = cr_call_reordered(c, f, token, &(cr_arguments){ args, nargs, kwnames });
+    if (reordered != 1) return reordered;
     if (PyFunction_Check(real)) {
         int signature = cr_call_signature(c, f, token, &(cr_arguments){ args, nargs, kwnames });
         if (signature != 1) return signature;

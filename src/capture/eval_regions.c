@@ -76,6 +76,7 @@ static bool fingerprint(const cr_capture *c, const cr_arguments *a, uint64_t *pr
     Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0);
     cr_map_init(&w.seen);
     look_into_all(&w, a->at, total);
+    for (size_t i = 0; i < c->reordered.n; i++) note(&w, c->reordered.at[i].call, i);
     for (size_t i = 0; i < c->stores.n; i++) note(&w, c->stores.at[i].value, i);
     for (size_t i = 0; i < c->known.n && !w.unknown; i++)
         if (c->known.at[i].before && !cr_is_unchanged(&c->known.at[i])) look_at(&w, c->known.at[i].value);

@@ -53,6 +53,8 @@ typedef struct cr_store {
     PyObject *key;    /* owned, interned; NULL: a cell's */
     PyObject *value;  /* owned; CR_DELETED: it is deleted */
 } cr_store;
+/* A call that is made behind the graph: of (callable, arguments ...). `writes`: to its tensors, before it. */
+typedef struct cr_reordered { PyObject *call, *kwnames; uint64_t writes; } cr_reordered; /* owned; kwnames or NULL */
 /* Globals that were read, so that one dict is known as one. */
 typedef struct cr_globals { int32_t source; PyObject *real; } cr_globals;
 typedef struct cr_input { int32_t source; PyObject *fake; } cr_input; /* fake: borrowed from `known`; NULL: a number */
@@ -108,6 +110,7 @@ typedef struct cr_capture {
     CR_VEC(cr_known) known;
     CR_VEC(cr_input) inputs;
     CR_VEC(cr_store) stores;
+    CR_VEC(cr_reordered) reordered;
     CR_VEC(cr_globals) globals;
     cr_map payloads;        /* what methods in C work on of an object made here -> the object, kept */
     cr_map owners;          /* an object's __dict__ -> the object, borrowed from `known` or `kept` */
@@ -262,6 +265,11 @@ bool cr_is_known_value(PyObject *value); /* tensors, constants and containers of
 /* The same of a function in C that another one stands in for. */
 int cr_call_substituted(cr_capture *c, cr_call_frame *f, PyObject *builtin, PyObject *const *args, Py_ssize_t nargs,
                         PyObject *kwnames);
+/* A function that the program lets run behind the graph (eval_reordered.c). 1: it is none, or not called so. */
+int cr_call_reordered(cr_capture *c, cr_call_frame *f, PyObject *callable, const cr_arguments *a);
+bool cr_reordered_too_late(const cr_capture *c); /* is a tensor of such a call written behind it? */
+bool cr_set_keeps_order(bool on); /* of this thread: such calls end captures; gives what was before */
+void cr_reordered_dispose(cr_capture *c);
 /* A call of a function with lru_cache: by the rule of the function inside, where it has one. */
 int cr_call_cached(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
 /* The same by what the cache has. (eval_cached.c) */
@@ -273,6 +281,7 @@ bool cr_is_signature(PyObject *value);
 int cr_signature_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out);
 bool cr_is_left_alone(PyObject *function); /* does the program say that no capture looks into it? */
 extern bool cr_has_substitutes; /* process: is there any for a function in C? */
+extern bool cr_only_compliant;  /* process: custom ops without the tag end captures */
 /* Where the program is: for messages (c->where, the first time), and for the nodes of the graph. (origins.c) */
 void cr_note_place(cr_capture *c);
 void cr_capture_origins(cr_capture *c);

@@ -45,7 +45,8 @@ typedef enum cr_read {
     CR_READ_NAMESPACE,  /* a module's dict */
     CR_READ_WRAPPED,    /* what a compiled callable was made of */
     CR_READ_REFERENT,   /* what a weak reference refers to; None when it is gone */
-    CR_READ_CALLED      /* no guard's: of effects, what is called with the arguments in a tuple */
+    CR_READ_CALLED,     /* no guard's: of effects, what is called with the arguments in a tuple */
+    CR_READ_TOLD        /* no guard's: of effects, a tuple of a callable and its arguments, `key` their keywords */
 } cr_read;
 
 typedef enum cr_holds {

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-bool cr_has_substitutes;
+bool cr_has_substitutes, cr_only_compliant;
 
 static PyObject *rule_of(PyObject *function) {
     static PyObject *name, *theirs, *constant; /* once; theirs: what assume_constant_result() of PyTorch leaves */

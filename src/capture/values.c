@@ -185,6 +185,7 @@ void cr_capture_dispose(cr_capture *c) {
         Py_XDECREF(c->stores.at[i].value);
     }
     cr_vec_dispose(&c->stores);
+    cr_reordered_dispose(c);
     cr_vec_dispose(&c->globals);
     cr_vec_dispose(&c->known);
     cr_vec_dispose(&c->inputs);

@@ -21,6 +21,7 @@ typedef struct cr_custom {
      * derivative, nothing was run. NULL: there never is. */
     cr_status (*derive)(void *user, const cr_op *op, const cr_arg *args, cr_arg *results, bool *done);
     void *user;
+    bool compliant; /* the registrant says that it may be captured (pt2_compliant_tag) */
 } cr_custom;
 
 /* Adds the op. `custom` must outlive the process. CR_EFORMAT: the schema's text; CR_EVALUE: the name is taken, or the

@@ -118,14 +118,16 @@ static PyObject *define(PyObject *module, PyObject *args) {
     const char *schema;
     PyObject *function;
     const cr_op *op;
+    int compliant;
     (void)module;
-    if (!PyArg_ParseTuple(args, "sO:_define_op", &schema, &function)) return NULL;
+    if (!PyArg_ParseTuple(args, "sOp:_define_op", &schema, &function, &compliant)) return NULL;
     size_t n = strlen(schema) + 1;
     py_custom *p = cr_calloc(1, sizeof *p + n); /* graphs may name the op for as long as the process lives */
     if (!p) return PyErr_NoMemory();
     memcpy(p + 1, schema, n);
     p->custom = (cr_custom){
-        .row.schema = (const char *)(p + 1), .run = run, .fake = run_fake, .derive = derive, .user = p
+        .row.schema = (const char *)(p + 1), .run = run, .fake = run_fake, .derive = derive, .user = p,
+        .compliant = compliant,
     };
     p->dispatch = Py_NewRef(function);
     cr_status status = cr_custom_register(&p->custom, &op);
@@ -158,8 +160,8 @@ static PyMethodDef functions[] = {
     { "_load_ops", load_ops, METH_O,
       "_load_ops(path): registers the operators of a shared library (cresset/library.h)." },
     { "_define_op", define, METH_VARARGS,
-      "_define_op(schema, dispatch): registers a custom operator and gives its name. dispatch(name, how, args, "
-      "kwargs) computes it." },
+      "_define_op(schema, dispatch, compliant): registers a custom operator and gives its name. dispatch(name, how, "
+      "args, kwargs) computes it; compliant: it has the tag pt2_compliant_tag." },
     { "_is_custom_op", is_custom, METH_O, "_is_custom_op(name): is there a custom operator of that name?" },
     { NULL, NULL, 0, NULL },
 };

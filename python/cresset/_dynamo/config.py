@@ -13,6 +13,8 @@ import sys
 import types
 from typing import Any, Callable, Iterator
 
+from cresset import _C
+
 recompile_limit = 8  # entries of one place (a function's beginning, an instruction behind a break) at most
 accumulated_recompile_limit = 256  # entries of one code object at most, of all functions compiled of it
 automatic_dynamic_shapes = True  # sizes and numbers that changed since an earlier capture are left open
@@ -20,6 +22,8 @@ assume_static_by_default = True  # False: sizes are left open at once, as with d
 specialize_int = False  # True: ints are captured as they are, whether they change or not
 specialize_float = False
 use_duck_shape = True  # of what is left open at once: equal sizes are one
+only_allow_pt2_compliant_ops = False  # custom ops without pt2_compliant_tag end captures
+reorderable_logging_functions: set[Callable[..., Any]] = set()  # called behind the graph, in order; end no capture
 disable = False  # compile() gives back what it got
 suppress_errors = False  # a backend that fails: a warning, and the graph runs as it is
 verify_correctness = False  # what a backend made is compared with the graph, on copies of the first inputs
@@ -39,6 +43,10 @@ def _is_switch(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+def _is_functions(value: Any) -> bool:
+    return type(value) is set and all(map(callable, value))
+
+
 # what a value has to be
 _checks: dict[str, tuple[Callable[[Any], bool], str]] = {
     "recompile_limit": (_is_count, "a number of entries, 1 or more"),
@@ -48,6 +56,8 @@ _checks: dict[str, tuple[Callable[[Any], bool], str]] = {
     "specialize_int": (_is_switch, "True or False"),
     "specialize_float": (_is_switch, "True or False"),
     "use_duck_shape": (_is_switch, "True or False"),
+    "only_allow_pt2_compliant_ops": (_is_switch, "True or False"),
+    "reorderable_logging_functions": (_is_functions, "a set of functions"),
     "disable": (_is_switch, "True or False"),
     "suppress_errors": (_is_switch, "True or False"),
     "verify_correctness": (_is_switch, "True or False"),
@@ -68,9 +78,7 @@ _elsewhere = {
     "guard_nn_modules": "modules are always guarded",
     "inline_inbuilt_nn_modules": "modules are always inlined",
     "log_level": "set CRESSET_LOGS, or call cresset._logging.set_logs()",
-    "only_allow_pt2_compliant_ops": "every op that has a fake rule is captured",
     "optimize_ddp": "there are no distributed modules",
-    "reorderable_logging_functions": "print() and logs end a capture; strict exports leave them out",
     "verbose": "set CRESSET_LOGS, or call cresset._logging.set_logs()",
 }
 
@@ -135,6 +143,14 @@ class _Config(types.ModuleType):
         elif not name.startswith("__"):
             raise _unknown(name)
         super().__setattr__(name, value)
+        _tell_capture()
 
 
+def _tell_capture() -> None:
+    if hasattr(_C, "_set_reorderable"):
+        _C._set_reorderable(reorderable_logging_functions)
+        _C._only_compliant(only_allow_pt2_compliant_ops)
+
+
+_tell_capture()
 sys.modules[__name__].__class__ = _Config

@@ -28,6 +28,15 @@ def unruled(x: cresset.Tensor) -> cresset.Tensor:
     return x * 2
 
 
+cresset.library.define("compile_errors::untagged", "(Tensor x) -> Tensor")
+cresset.library.impl("compile_errors::untagged", "CompositeImplicitAutograd", lambda x: x * 2)
+
+
+def strictly(call):
+    with dynamo.config.patch(only_allow_pt2_compliant_ops=True):
+        return call()
+
+
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
@@ -210,8 +219,16 @@ ERRORS = {
     "O12 no fake rule": (whole(lambda x: unruled(x + 1)), exc.Unsupported, [HERE, "compile_errors::unruled"],
                          ["no fake rule", "@unruled.register_fake"]),
     "O12 only_allow_pt2_compliant_ops": (
-        lambda: setattr(dynamo.config, "only_allow_pt2_compliant_ops", True), AttributeError,
-        ["'only_allow_pt2_compliant_ops'"], ["every op that has a fake rule is captured"]),
+        lambda: strictly(whole(lambda x: cresset.ops.compile_errors.untagged.default(x) + 1)), exc.Unsupported,
+        [HERE, "compile_errors::untagged", "only_allow_pt2_compliant_ops"],
+        ["custom_op()", "tags=Tag.pt2_compliant_tag"]),
+    "O12 a value": (lambda: setattr(dynamo.config, "only_allow_pt2_compliant_ops", 1), ValueError,
+                    ["only_allow_pt2_compliant_ops", "not 1"], ["True or False"]),
+    "O12 another tag": (lambda: cresset.library.define("compile_errors::other", "(Tensor x) -> Tensor", tags="core"),
+                        NotImplementedError, ["'core'"], ["Tag.pt2_compliant_tag", "leave others out"]),
+    "O5 reorderable_logging_functions": (
+        lambda: setattr(dynamo.config, "reorderable_logging_functions", [print]), ValueError,
+        ["reorderable_logging_functions"], ["a set of functions"]),
     "X1 args": (lambda: export(Model(), X), exc.UserError, ["args", "Tensor"], ["a tuple", "write (x,)"]),
     "X1 args of export_for_training": (lambda: cresset.export.export_for_training(Model(), [X]), exc.UserError,
                                        ["args", "list"], ["a tuple", "write (x,)"]),
@@ -262,6 +279,22 @@ def test_unsupported_python_is_said_by_compile(monkeypatch):
     assert not dynamo.is_dynamo_supported()
     with pytest.raises(RuntimeError, match=r"compile\(\) needs CPython 3.11 to 3.13"):
         cresset.compile(add_one)
+
+
+def test_custom_ops_end_captures_unless_they_are_tagged():
+    library = cresset.library.Library("compile_errors", "FRAGMENT")
+    library.define("tagged(Tensor x) -> Tensor", tags=(cresset.Tag.pt2_compliant_tag,))
+    library.impl("tagged", lambda x: x * 2, "CompositeImplicitAutograd")
+    made = cresset.library.custom_op("compile_errors::made", lambda x: x * 2, mutates_args=(),
+                                     schema="(Tensor x) -> Tensor")
+    made.register_fake(cresset.empty_like)
+    for on, name, captured in ((False, "untagged", True), (True, "untagged", False), (True, "tagged", True),
+                               (True, "made", True)):
+        op = getattr(cresset.ops.compile_errors, name)
+        with dynamo.config.patch(only_allow_pt2_compliant_ops=on):
+            compiled = cresset.compile(lambda x: op(x + 1) * 3, backend="eager")
+            assert compiled(cresset.ones(1)).item() == 12
+        assert (compiled._counts()["breaks"] == 0) is captured, name
 
 
 def test_a_backend_that_skips_or_wants_data_leaves_the_graph_as_it_is():
