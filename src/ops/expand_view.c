@@ -189,6 +189,52 @@ cr_status expand_broadcast_tensors(cr_emitter *e, const cr_op *op, const cr_arg 
     return CR_OK;
 }
 
+/* Channels-last images stay that inside of the result, because PyTorch joins them along the dimension and then splits
+ * it. */
+static cr_status stack_joined(cr_emitter *e, const cr_arg *args, const cr_meta *first, int dim, cr_arg *results) {
+    cr_arg size[CR_MAX_RANK + 1], joined, given[2] = { args[0], cr_arg_int(dim) };
+    for (uint32_t i = 1; i < args[0].n; i++) {
+        const cr_meta *m = NULL;
+        CR_TRY(e->meta(e, &args[0].u.list[i], &m));
+        if (m->rank != first->rank) continue; /* cat refuses it */
+        CR_TRY(cr_dim_require(e->env, m->size[dim], CR_EQ, first->size[dim],
+                              "stack: every tensor must have the sizes of the first"));
+    }
+    for (int d = 0; d <= first->rank; d++)
+        size[d] = cr_arg_int(d == dim ? (cr_dim)args[0].n : first->size[d - (d > dim)]);
+    int rank = first->rank + 1;
+    CR_TRY(emit(e, "aten::cat", given, 2, NULL, &joined));
+    cr_status status = emit(e, "aten::view", (cr_arg[]){ joined, cr_arg_list(size, (size_t)rank) }, 2, NULL, results);
+    e->release(e, &joined, 1);
+    return status;
+}
+
+cr_status expand_stack(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { /* tensors, dim */
+    const cr_arg *tensors = &args[0];
+    const cr_meta *m = NULL;
+    if (!tensors->n) return CR_FAIL(CR_ERUNTIME, "%s: expected a non-empty list of tensors", op->schema.name);
+    bool images = true;
+    for (uint32_t i = tensors->n; i-- > 0 && images;) {
+        CR_TRY(e->meta(e, &tensors->u.list[i], &m));
+        images = cr_meta_suggest_format(e->env, m) != CR_CONTIGUOUS;
+    }
+    CR_TRY(e->meta(e, &tensors->u.list[0], &m));
+    int dim = 0;
+    CR_TRY(cr_wrap_dim(args[1].u.i, m->rank + 1, &dim));
+    if (images && dim < m->rank) return stack_joined(e, args, m, dim, results);
+    cr_arg *parts = cr_alloc(tensors->n * sizeof *parts);
+    if (!parts) return CR_ENOMEM;
+    cr_status status = CR_OK;
+    uint32_t made = 0;
+    for (; made < tensors->n && !status; made += !status)
+        status = emit(e, "aten::unsqueeze", (cr_arg[]){ tensors->u.list[made], args[1] }, 2, NULL, &parts[made]);
+    if (!status)
+        status = emit(e, "aten::cat", (cr_arg[]){ cr_arg_list(parts, made), args[1] }, 2, NULL, results);
+    e->release(e, parts, made);
+    cr_free(parts);
+    return status;
+}
+
 /* ---- the derivatives of as_strided and as_strided_scatter ---- */
 
 /* Elements of storage that a tensor of this geometry reaches, from `first` on. */

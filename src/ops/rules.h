@@ -39,6 +39,7 @@ RULE(dtype_power);
 RULE(dtype_float_power);
 RULE(dtype_addcdiv);
 RULE(dtype_lerp);
+RULE(check_prelu);
 RULE(dtype_all_same);      /* no promotion: all tensors must have argument 0's dtype */
 RULE(dtype_where);
 RULE(dtype_masked_fill);
@@ -84,6 +85,7 @@ cr_expand_fn expand_movedim;
 cr_expand_fn expand_split;
 cr_expand_fn expand_tensor_split;
 cr_expand_fn expand_broadcast_tensors;
+cr_expand_fn expand_stack;
 cr_expand_fn grad_as_strided;
 cr_expand_fn grad_as_strided_scatter;
 
@@ -184,6 +186,7 @@ RULE(shape_select_index);
 /* normalisation (rules_norm.c) */
 RULE(shape_softmax);
 RULE(shape_softmax_backward);
+RULE(check_rms_norm);
 RULE(shape_layer_norm);
 RULE(shape_group_norm);
 RULE(shape_batch_norm);

@@ -89,10 +89,16 @@ cr_status shape_roll(cr_rule *r) { /* self, shifts, dims */
     if (r->arg[1].n != r->arg[2].n)
         return CR_FAIL(CR_ERUNTIME, "%s: shifts and dims must have equally many entries, got %u and %u",
                        r->op->schema.name, r->arg[1].n, r->arg[2].n);
+    bool stays = false; /* PyTorch joins two parts; where one is empty, they do not agree on channels last */
     for (uint32_t i = 0; i < r->arg[2].n; i++) {
         int dim = 0;
         CR_TRY(cr_wrap_dim(r->arg[2].u.list[i].u.i, m->rank, &dim));
+        cr_dim size = m->size[dim];
+        if (cr_dim_known(r->env, size, CR_GT, 0) != CR_YES) continue;
+        cr_dim by = cr_dim_mod(r->env, r->arg[1].u.list[i].u.i, size);
+        stays = stays || cr_dim_known(r->env, by, CR_EQ, 0) == CR_YES;
     }
+    if (stays) return cr_rule_add_dense(r, r->result, m->rank, m->size);
     return cr__rule_add_format(r, m, m->rank, m->size);
 }
 
@@ -173,7 +179,7 @@ static cr_status pad_result(cr_rule *r, bool reflect) {
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_dim size[CR_MAX_RANK];
     CR_TRY(spatial_pad(r, m, 1, reflect, size));
-    return m->rank == 4 ? cr__rule_add_format(r, m, m->rank, size) : cr_rule_add_dense(r, r->result, m->rank, size);
+    return cr__rule_add_format(r, m, m->rank, size);
 }
 cr_status shape_reflection_pad(cr_rule *r) { return pad_result(r, true); }
 cr_status shape_replication_pad(cr_rule *r) { return pad_result(r, false); }
@@ -187,8 +193,7 @@ static cr_status pad_backward(cr_rule *r, bool reflect) { /* grad_output, self, 
                        m->rank);
     for (int d = 0; d < m->rank; d++)
         CR_TRY(cr_dim_require(r->env, grad->size[d], CR_EQ, size[d], "grad_output must have the padded shape"));
-    return m->rank == 4 ? cr__rule_add_format(r, m, m->rank, m->size)
-                        : cr_rule_add_dense(r, r->result, m->rank, m->size);
+    return cr__rule_add_format(r, m, m->rank, m->size);
 }
 cr_status shape_reflection_pad_backward(cr_rule *r) { return pad_backward(r, true); }
 cr_status shape_replication_pad_backward(cr_rule *r) { return pad_backward(r, false); }

@@ -56,28 +56,42 @@ cr_status shape_softmax_backward(cr_rule *r) { /* grad_output, output, dim, inpu
     return cr_rule_add_dense(r, r->result, g->rank, g->size);
 }
 
-cr_status shape_layer_norm(cr_rule *r) { /* input, normalized_shape, weight, bias, eps */
+/* input, normalized_shape, and tensors of that shape from parameter 2 on, `params` of them. *out: its dimensions;
+ * `few`: the error of an input that has not so many. */
+static cr_status normalized_dims(cr_rule *r, int params, cr_status few, int *out) {
     const cr_meta *x = cr_rule_meta(r, 0);
-    cr_dim shape[CR_MAX_RANK], stats[CR_MAX_RANK];
-    int n, dtype;
+    cr_dim shape[CR_MAX_RANK];
+    int n;
+    char what[96];
     CR_TRY(cr_rule_ints(r, 1, 0, CR_MAX_RANK, shape, &n));
     if (n < 1) return CR_FAIL(CR_ERUNTIME, "%s: normalized_shape must name at least one dimension", r->op->schema.name);
     if (x->rank < n)
-        return CR_FAIL(CR_ERUNTIME, "%s: normalized_shape has %d dimensions, the input only %d", r->op->schema.name, n,
+        return CR_FAIL(few, "%s: normalized_shape has %d dimensions, the input only %d", r->op->schema.name, n,
                        x->rank);
-    for (int i = 0; i < n; i++)
-        CR_TRY(cr_dim_require(r->env, x->size[x->rank - n + i], CR_EQ, shape[i],
-                              "layer_norm: the input's last sizes must equal normalized_shape"));
-    for (int param = 2; param < 4; param++) {
+    snprintf(what, sizeof what, "%s: the input's last sizes must equal normalized_shape", r->op->schema.name);
+    for (int i = 0; i < n; i++) CR_TRY(cr_dim_require(r->env, x->size[x->rank - n + i], CR_EQ, shape[i], what));
+    for (int param = 2; param < 2 + params; param++) {
         const cr_meta *p = cr_rule_meta(r, param);
         if (!p) continue;
-        if (p->rank != n)
-            return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have the shape normalized_shape", r->op->schema.name,
-                           r->op->schema.params[param].name);
-        for (int i = 0; i < n; i++)
-            CR_TRY(cr_dim_require(r->env, p->size[i], CR_EQ, shape[i],
-                                  "layer_norm: weight and bias must have the shape normalized_shape"));
+        snprintf(what, sizeof what, "%s: argument '%s' must have the shape normalized_shape", r->op->schema.name,
+                 r->op->schema.params[param].name);
+        if (p->rank != n) return CR_FAIL(CR_ERUNTIME, "%s", what);
+        for (int i = 0; i < n; i++) CR_TRY(cr_dim_require(r->env, p->size[i], CR_EQ, shape[i], what));
     }
+    *out = n;
+    return CR_OK;
+}
+
+cr_status check_rms_norm(cr_rule *r) { /* input, normalized_shape, weight, eps */
+    int n;
+    return normalized_dims(r, 1, CR_EVALUE, &n);
+}
+
+cr_status shape_layer_norm(cr_rule *r) { /* input, normalized_shape, weight, bias, eps */
+    const cr_meta *x = cr_rule_meta(r, 0);
+    cr_dim stats[CR_MAX_RANK];
+    int n, dtype;
+    CR_TRY(normalized_dims(r, 2, CR_ERUNTIME, &n));
     CR_TRY(statistics_dtype(r, (int[]){ 2, 3 }, 2, &dtype));
     for (int d = 0; d < x->rank; d++) stats[d] = d < x->rank - n ? x->size[d] : 1;
     CR_TRY(cr_rule_add_dense(r, x->dtype, x->rank, x->size));

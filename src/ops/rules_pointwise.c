@@ -249,6 +249,16 @@ cr_status dtype_all_same(cr_rule *r) {
     return CR_OK;
 }
 
+cr_status check_prelu(cr_rule *r) { /* self, weight: one number, or one a channel */
+    const cr_meta *x = cr_rule_meta(r, 0), *w = cr_rule_meta(r, 1);
+    if (w->rank > 1)
+        return CR_FAIL(CR_ERUNTIME, "prelu: weight must be a number or a vector, it has %d dimensions", w->rank);
+    cr_dim n = cr_meta_numel(r->env, w);
+    if (cr_dim_known(r->env, n, CR_EQ, 1) == CR_YES) return CR_OK;
+    return cr_dim_require(r->env, n, CR_EQ, x->rank < 2 ? 1 : x->size[1],
+                          "prelu: weight must have one element, or one a channel");
+}
+
 /* ---- choices ---- */
 
 cr_status dtype_where(cr_rule *r) {

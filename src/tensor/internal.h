@@ -24,4 +24,8 @@ bool cr__slab_give(cr__slab *s, void *p); /* false: not one of its blocks */
 enum { CR__SLAB_COUNT = CR_LIMIT(512, 2) };
 #endif
 
+/* Layouts alone: values do not depend on them, so where facts do not tell, the layout is the one at the example sizes,
+ * and nothing is guarded. CR_UNKNOWN: there is no example. */
+cr_tri cr__dim_likely(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b);
+
 #endif

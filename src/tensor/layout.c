@@ -3,20 +3,21 @@
  * A pointwise result follows its operands: one rule decides for eager, fake and decomposed execution alike, and it is
  * PyTorch's, because programs observe strides. Operands that agree (all row-major, all channels-last, or all dense with
  * equal strides) hand their layout on; otherwise dimensions are sorted by the operands' strides and the result is dense
- * in that order. Comparisons that strides do not settle (a broadcast dimension, an unknown symbolic size) keep the
- * order they have, which is why the sort is an insertion sort that steps over ties. */
-#include "tensor/tensor.h"
+ * in that order, at the example where sizes are symbols. Comparisons that strides do not settle (a broadcast dimension,
+ * a size that only data tell) keep the order they have, which is why the sort is an insertion sort that steps over
+ * ties. */
+#include "tensor/internal.h"
 
 /* Should `outer` move inside of `inner`? 1 yes, -1 no and settled, 0 not settled by this operand. */
 static int compare_strides(cr_env *env, cr_dim inner_stride, cr_dim outer_stride, cr_dim inner_size,
                            cr_dim outer_size) {
-    if (cr_dim_known(env, inner_stride, CR_EQ, 0) == CR_YES || cr_dim_known(env, outer_stride, CR_EQ, 0) == CR_YES)
+    if (cr__dim_likely(env, inner_stride, CR_EQ, 0) == CR_YES || cr__dim_likely(env, outer_stride, CR_EQ, 0) == CR_YES)
         return 0;
-    if (cr_dim_known(env, inner_stride, CR_LT, outer_stride) == CR_YES) return -1;
-    if (cr_dim_known(env, inner_stride, CR_GT, outer_stride) == CR_YES) return 1;
-    if (cr_dim_known(env, inner_stride, CR_EQ, outer_stride) != CR_YES) return 0;
+    if (cr__dim_likely(env, inner_stride, CR_LT, outer_stride) == CR_YES) return -1;
+    if (cr__dim_likely(env, inner_stride, CR_GT, outer_stride) == CR_YES) return 1;
+    if (cr__dim_likely(env, inner_stride, CR_EQ, outer_stride) != CR_YES) return 0;
     /* Equal strides: the larger size goes outside. */
-    return cr_dim_known(env, inner_size, CR_GT, outer_size) == CR_YES ? 1 : 0;
+    return cr__dim_likely(env, inner_size, CR_GT, outer_size) == CR_YES ? 1 : 0;
 }
 
 /* The operand's stride along dimension `d` of the result: 0 where it is broadcast. */

@@ -1,9 +1,10 @@
 /* meta.c: building, asking and printing metas.
  *
  * Sizes may be symbolic, so nothing here compares them but through cr_dim_known: an answer that the facts do not give
- * is CR_UNKNOWN, and callers take their general path then. Stride products are built in the same order everywhere, so
- * that a symbolic tensor made dense here is also recognised as dense here (equal construction is the same term). */
-#include "tensor/tensor.h"
+ * is CR_UNKNOWN, and callers take their general path then; only which layout strides suggest is asked at the example,
+ * too. Stride products are built in the same order everywhere, so that a symbolic tensor made dense here is also
+ * recognised as dense here (equal construction is the same term). */
+#include "tensor/internal.h"
 
 void cr_meta_init(cr_meta *m, int dtype, cr_device device) {
     m->dtype = (uint8_t)dtype;
@@ -210,17 +211,23 @@ cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m) {
 
 bool cr_meta_find_order(cr_env *env, const cr_meta *m, int *order) { return peel(env, m, false, order) == CR_YES; }
 
+cr_tri cr__dim_likely(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b) {
+    cr_tri known = cr_dim_known(env, a, cmp, b);
+    int64_t x, y;
+    if (known != CR_UNKNOWN || !cr_dim_hint(env, a, &x) || !cr_dim_hint(env, b, &y)) return known;
+    return cr_dim_known(NULL, x, cmp, y);
+}
+
 /* Are the strides those of channels-last, up to gaps? Size-1 dimensions count by their strides, so that a contiguous
- * N1HW or NC11 tensor is not taken for one. An empty tensor is none either; a size that may be 0 is taken not to be, as
- * layouts matter only to elements. */
+ * N1HW or NC11 tensor is not taken for one. An empty tensor is none either. */
 static bool looks_channels_last(cr_env *env, const cr_meta *m, const int *order) {
-    if (cr_dim_known(env, m->stride[1], CR_NE, 0) != CR_YES) return false;
+    if (cr__dim_likely(env, m->stride[1], CR_NE, 0) != CR_YES) return false;
     cr_dim least = 0;
     for (int k = m->rank - 1; k >= 0; k--) {
         int i = order[k];
-        if (cr_dim_known(env, m->size[i], CR_NE, 0) == CR_NO) return false;
-        if (cr_dim_known(env, m->stride[i], CR_GE, least) != CR_YES) return false;
-        if (i == 0 && cr_dim_known(env, least, CR_NE, m->stride[1]) != CR_YES) return false;
+        if (cr__dim_likely(env, m->size[i], CR_NE, 0) == CR_NO) return false;
+        if (cr__dim_likely(env, m->stride[i], CR_GE, least) != CR_YES) return false;
+        if (i == 0 && cr__dim_likely(env, least, CR_NE, m->stride[1]) != CR_YES) return false;
         least = cr_dim_mul(env, m->stride[i], m->size[i]);
     }
     return true;

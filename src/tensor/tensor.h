@@ -82,7 +82,8 @@ cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m); /* non-overlapping and d
 /* The dimensions of a dense tensor from outermost to innermost in memory, those of size 1 first. False: not dense, or
  * nothing tells. */
 bool cr_meta_find_order(cr_env *env, const cr_meta *m, int *order);
-/* What PyTorch suggests for a like-shaped result: CHANNELS_LAST(_3D) when the strides say so, else CONTIGUOUS. */
+/* What PyTorch suggests for a like-shaped result: CHANNELS_LAST(_3D) when the strides say so, else CONTIGUOUS. Where
+ * sizes are symbols and no fact tells, the example does, without a guard. */
 cr_memory_format cr_meta_suggest_format(cr_env *env, const cr_meta *m);
 /* dtype, device, sizes, strides, offset: same terms */
 bool cr_meta_equal(cr_env *env, const cr_meta *a, const cr_meta *b);
@@ -97,7 +98,7 @@ CR_NODISCARD cr_status cr_meta_bytes(const cr_meta *m, int64_t *out);
 
 /* The layout every pointwise result gets (PyTorch's TensorIterator): `inputs` are the tensor operands, sizes already
  * broadcast to out->size. Sets out->stride: all dense with equal strides: those; otherwise dims ordered by the
- * operands' strides, ambiguous or unknown cases keep order. */
+ * operands' strides (at the example where facts do not tell), ambiguous cases keep order. */
 void cr_layout_pointwise(cr_env *env, const cr_meta *const *inputs, int n, cr_meta *out);
 /* Strides as empty_like(preserve) gives them. */
 void cr_layout_like(cr_env *env, const cr_meta *in, cr_meta *out);

@@ -41,6 +41,35 @@ def test_adaptive_avg_pool2d_of_channels_last(shape):
     compare(lambda t, x: t.nn.functional.adaptive_avg_pool2d(x, 1), x.contiguous())
 
 
+@pytest.mark.parametrize("shape", [(2, 4, 6, 5), (1, 4, 6, 5), (2, 4, 3, 6, 5)])
+def test_moves_of_channels_last(shape):
+    last = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
+    x = torch.randn(shape).to(memory_format=last)
+    for dim in range(-1, len(shape)):
+        compare(lambda t, x, y: t.stack([x, y, x], dim), x, x * 2)
+        compare(lambda t, x, y: t.stack([x, y], dim), x, x.contiguous())
+    for shift, dim in ((1, 2), (shape[2], 2), (0, 1), ((1, 2), (2, 3)), ((1, shape[3]), (2, 3)), (-1, -1)):
+        compare(lambda t, x: t.roll(x, shift, dim), x)
+    for mode in ("reflect", "replicate"):
+        compare(lambda t, x: t.nn.functional.pad(x, (1, 1) * (len(shape) - 2), mode=mode), x)
+    for weight in (None, torch.randn(shape[-1])):
+        weights = () if weight is None else (weight,)
+        compare(lambda t, x, *w: t.nn.functional.rms_norm(x, shape[-1:], *w), x, *weights)
+
+
+def test_gradients_of_padding_of_channels_last():
+    x = torch.randn(2, 4, 5, 6, 7).to(memory_format=torch.channels_last_3d)
+    for name in ("reflection_pad3d_backward", "replication_pad3d_backward"):
+        compare(lambda t, g, x: getattr(t.ops.aten, name)(g, x, [1] * 6), torch.randn(2, 4, 7, 8, 9), x)
+
+
+def test_stack_of_channels_last_of_other_sizes():
+    parts = [torch.randn(n, 4, 6, 5).to(memory_format=torch.channels_last) for n in (3, 2, 4)]
+    for t, given in ((torch, parts), (cresset, list(map(ours, parts)))):
+        with pytest.raises(RuntimeError):
+            t.stack(given)
+
+
 class Norms(torch.nn.Module):
     def __init__(self):
         super().__init__()

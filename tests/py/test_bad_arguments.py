@@ -320,3 +320,16 @@ def test_least_squares_has_a_right_side_of_as_many_dimensions(right):
     for full in (False, True):
         refused(lambda: cresset.ops.cresset.lstsq(cresset.ones(4, 4), cresset.ones(right), None, full),
                 "as many dimensions")
+
+
+def test_weights_do_not_widen_their_input():
+    """Each of these would broadcast."""
+    f = cresset.nn.functional
+    refused(lambda: f.prelu(cresset.ones(2, 1, 3), cresset.ones(4)), "one a channel")
+    refused(lambda: f.prelu(cresset.ones(2, 3), cresset.ones(1, 3)), "number or a vector")
+    refused(lambda: f.rms_norm(cresset.ones(2, 5), (7,)), "last sizes")
+    refused(lambda: f.rms_norm(cresset.ones(2, 1), (1,), cresset.ones(4)), "'weight'")
+    refused(lambda: f.rms_norm(cresset.ones(3, 5), (5,), cresset.ones(3, 5)), "'weight'")
+    refused(lambda: f.rms_norm(cresset.ones(5), (2, 5)), "the input only 1")
+    refused(lambda: f.rms_norm(cresset.ones(5), ()), "at least one dimension")
+    refused(lambda: cresset.addr(cresset.ones(3, 4), cresset.ones(1), cresset.ones(4)), "addr")
