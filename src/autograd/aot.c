@@ -344,136 +344,6 @@ static cr_status differentiate(cr_aot *a, const cr_recorded *r) {
     return CR_OK;
 }
 
-/* What a derivative of the call keeps, whichever gradients are asked for; everything, where only its parts have one. */
-static cr_status find_kept(cr_graph *g, const cr_node *node, cr_saved *out) {
-    const cr_schema *s = &node->op->schema;
-    cr_arg args[CR_MAX_PARAMS], results[16];
-    bool needs[CR_MAX_PARAMS], given[16], direct;
-    *out = (cr_saved){ .args = UINT64_MAX };
-    CR_TRY(cr_grad_is_direct(node->op, &direct));
-    if (!direct || s->varargs_returns || s->nreturns > CR_COUNT(results)) return CR_OK;
-    CR_TRY(cr_graph_plain_args(g, node->args, node->nargs, args));
-    for (uint16_t i = 0; i < node->nargs; i++) needs[i] = true;
-    for (uint16_t i = 0; i < s->nreturns; i++) given[i] = true, results[i] = cr_arg_none();
-    for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
-        const cr_value *value = cr_graph_value(g, v);
-        if (!value->hidden && !s->returns[value->ret].list) results[value->ret] = cr__value_arg(g, v);
-    }
-    cr_status status = cr_formula_saved(cr_graph_emitter(g), node->op, args, results, needs, given, out);
-    if (!status || status == CR_ENOMEM) return status;
-    cr_error_release(cr_error_take()); /* the walk says so */
-    return CR_OK;
-}
-
-/* A call that writes gives the tensor that it wrote in two values, which a functional graph has as one: by the name of
- * either. */
-static uint32_t find_in_joint(const cr_aot *a, const cr_graph *recorded, uint32_t v) {
-    const cr_value *old = cr_graph_value(recorded, v);
-    const cr_node *maker = cr_graph_node(recorded, old->node);
-    for (uint32_t k = 0; k <= maker->nvalues; k++) {
-        const cr_value *same = k ? cr_graph_value(recorded, maker->first + k - 1) : old;
-        bool shared = old->meta && same->meta && old->meta->storage == same->meta->storage;
-        if (same != old && (!shared || old->hidden == same->hidden)) continue;
-        uint32_t found = cr_graph_find(a->joint.graph, same->name);
-        /* erased ones have no node of the forward part */
-        if (found != CR_NO_VALUE && cr_graph_value(a->joint.graph, found)->node < a->joint.forward_nodes) return found;
-    }
-    return CR_NO_VALUE;
-}
-
-typedef struct keeping {
-    cr_aot *a;
-    const cr_graph *recorded;
-    const cr_writes *writes;
-    const cr_node *node; /* that keeps it */
-    uint32_t place;
-    cr_status status;
-} keeping;
-
-/* A value that the call keeps and that is written later, with each result of the call. */
-static void see_kept(void *user, uint32_t v) {
-    keeping *k = user;
-    if (k->status || k->writes->last[k->writes->memory[v]] <= k->place) return;
-    uint32_t value = find_in_joint(k->a, k->recorded, v);
-    for (uint32_t i = 0; i < k->node->nvalues && value != CR_NO_VALUE && !k->status; i++) {
-        uint32_t by = find_in_joint(k->a, k->recorded, k->node->first + i);
-        if (by != CR_NO_VALUE) k->status = cr_vec_push(&k->a->stale, (cr__stale){ value, by });
-    }
-}
-
-/* Which calls keep what the program writes later: as an argument, but for those that the call writes over (their old
- * contents are copied), or as a result. Eager code would complain of it in a walk that comes by such a call. Values
- * keep their names on the way to the joint graph. */
-static cr_status see_calls(cr_aot *a, cr_graph *g, const cr_writes *w) {
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
-        const cr_node *node = cr_graph_node(g, n);
-        keeping k = { a, g, w, node, w->place[n], CR_OK };
-        cr_saved kept;
-        if (node->kind != CR_NODE_CALL) continue;
-        CR_TRY(find_kept(g, node, &kept));
-        for (uint16_t i = 0; i < node->nargs; i++)
-            if (!node->op->schema.params[i].writes && kept.args >> CR_MIN(i, 63) & 1)
-                cr_args_visit_values(&node->args[i], 1, see_kept, &k);
-        for (uint32_t v = node->first; v < node->first + node->nvalues; v++)
-            if (kept.results >> (cr_graph_value(g, v)->hidden ? 0 : cr_graph_value(g, v)->ret) & 1) see_kept(&k, v);
-        CR_TRY(k.status);
-    }
-    return CR_OK;
-}
-
-static cr_status find_stale(cr_aot *a, const cr_recorded *r) {
-    cr_writes writes;
-    CR_TRY(cr_writes_find(r->graph, CR_SHARING_KNOWN, &writes));
-    cr_status status = writes.all.n ? see_calls(a, r->graph, &writes) : CR_OK;
-    cr_writes_dispose(&writes);
-    return status;
-}
-
-/* What x.data writes is counted by nobody: eager code walks back with what is there then. */
-static cr_status check_uncounted(const cr_aot *a, const cr_graph *g) {
-    for (uint32_t n = cr_graph_first(g); a->stale.n && n != CR_NO_NODE; n = cr_graph_next(g, n))
-        if (cr_graph_node(g, n)->origin.data)
-            return CR_FAIL(CR_EUNSUPPORTED, "the program writes by x.data to what gradients are computed from; write "
-                                            "to a clone()");
-    return CR_OK;
-}
-
-static void mark_value(void *user, uint32_t v) { ((bool *)user)[v] = true; }
-
-/* What a walk from these results comes by: the values of the forward part that they are made of. */
-static cr_status mark_walked(const cr_joint *j, const bool *defined, bool *walked) {
-    const cr_node *output = cr_graph_node(j->graph, cr_graph_output(j->graph));
-    CR_VEC(uint32_t) order = { 0 };
-    cr_status status = CR_OK;
-    for (uint32_t i = 0; i < j->ntangents; i++)
-        if (defined[i]) cr_args_visit_values(&output->args[j->tangent_of[i]], 1, mark_value, walked);
-    for (uint32_t n = cr_graph_first(j->graph); n != CR_NO_NODE && !status; n = cr_graph_next(j->graph, n))
-        if (n < j->forward_nodes) status = cr_vec_push(&order, n);
-    for (size_t i = order.n; i-- > 0 && !status;) {
-        const cr_node *node = cr_graph_node(j->graph, order.at[i]);
-        bool any = false;
-        for (uint32_t k = 0; k < node->nvalues; k++) any |= walked[node->first + k];
-        if (any) cr_args_visit_values(node->args, node->nargs, mark_value, walked);
-    }
-    cr_vec_dispose(&order);
-    return status;
-}
-
-/* The name of a value that the backward part reads although the program wrote over it after a call on the walk had kept
- * it; NULL: there is none. */
-static cr_status find_read_stale(const cr_aot *a, const cr_joint *j, const bool *defined, const char **out) {
-    uint32_t n = cr_graph_value_count(j->graph);
-    bool *reads = cr_calloc(2 * (size_t)n + 1, sizeof *reads), *walked = reads + n;
-    cr_status status = reads ? cr__cut_reads(j, false, reads) : CR_ENOMEM;
-    /* the forward part is the same whichever tangents there are */
-    if (!status) status = mark_walked(&a->joint, defined, walked);
-    for (size_t i = 0; i < a->stale.n && !status && !*out; i++)
-        if (reads[a->stale.at[i].value] && walked[a->stale.at[i].by])
-            *out = cr_graph_value(a->joint.graph, a->stale.at[i].value)->name;
-    cr_free(reads);
-    return status;
-}
-
 /* The values of the forward part that the partition saves, and all numbers: they cost nothing, and another backward may
  * need others. */
 static cr_status choose_saved(cr_aot *a) {
@@ -492,8 +362,8 @@ static cr_status choose_saved(cr_aot *a) {
 static cr_status compile_all(cr_aot *a, const cr_recorded *r) {
     cr_graph *plain;
     if (a->joint.graph) {
-        CR_TRY(find_stale(a, r));
-        CR_TRY(check_uncounted(a, r->graph));
+        CR_TRY(cr__stale_find(r->graph, &a->joint, &a->stale, NULL));
+        CR_TRY(cr__stale_check(r->graph, &a->stale));
         CR_TRY(cr__twice_find(a));
         CR_TRY(choose_saved(a));
         CR_TRY(cr__cut_forward(&a->joint, a->saved, a->drawn, &a->cut));
@@ -520,7 +390,7 @@ static cr_status joint_of(cr_aot *a, const bool *defined, bool histories, cr_joi
 
 static cr_status make_code(cr_aot *a, const cr_joint *j, const bool *defined, cr__backward *out) {
     cr_graph *g = NULL;
-    CR_TRY(find_read_stale(a, j, defined, &out->stale));
+    CR_TRY(cr__stale_read(&a->stale, &a->joint, j, defined, &out->stale)); /* the forward part is the same */
     if (out->stale) return CR_OK;
     cr_status status = cr__cut_backward(j, a->saved, a->drawn, &g);
     if (!status) status = compile(a, CR_AOT_BACKWARD, g, &out->code);

@@ -104,6 +104,11 @@ cr_graph *cr_aot_functional(const cr_aot *a); /* before it was differentiated; b
  * of the recorded graph, owned. Errors are those of the same program run eagerly; nothing is written then. */
 CR_NODISCARD cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results);
 
+/* The name of a value that gradients are computed from although the recorded program writes over it later, which eager
+ * code refuses in a walk back; NULL: there is none. `j` is of the program's functional form and owns the name. kept,
+ * per placeholder, of a program that writes something: the walk reads it as the program leaves it, so that later writes
+ * spoil it. CR_EUNSUPPORTED: it is written by x.data, which nobody counts. (stale.c) */
+CR_NODISCARD cr_status cr_find_overwritten(cr_graph *recorded, const cr_joint *j, const char **out, bool *kept);
 /* A recorded graph without its writes: further outputs, at the end, are new values of the placeholders mutated[i] (room
  * for one per placeholder). `histories`: it will be differentiated. *out is NULL where it writes nothing.
  * CR_EUNSUPPORTED: it has no such form. */

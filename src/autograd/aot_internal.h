@@ -10,8 +10,10 @@
 typedef struct cr__source { uint32_t input; bool root, tensor; } cr__source;
 /* A new value of an input of the code: its first results. */
 typedef struct cr__update { uint32_t source; bool hidden; uint16_t bumps; } cr__update;
-/* A value that the program writes over after a call has kept it, and a result of that call. */
-typedef struct cr__stale { uint32_t value, by; } cr__stale;
+/* A value that a call has kept, a result of that call, both of the joint graph; the value of the
+ * recorded graph that stands for its memory. */
+typedef struct cr__stale { uint32_t value, by, memory; } cr__stale;
+typedef CR_VEC(cr__stale) cr__stales;
 /* The gradients as a compiled program of their own, for one set of its inputs that require grad. */
 typedef struct cr__twice { bool *required; cr_aot *aot; } cr__twice;
 /* The backward part for one set of tangents that are defined. */
@@ -35,7 +37,7 @@ struct cr_aot {
     bool *again;                 /* per primal: gradients are made of it, or have its symbols */
     bool *saved;                 /* per value of the joint graph */
     bool *drawn;                 /* per node of it: backward parts draw its numbers again */
-    CR_VEC(cr__stale) stale;     /* of its forward part */
+    cr__stales stale;            /* of its forward part */
     cr_cut cut;
     cr_aot_code forward;
     CR_VEC(cr__source) sources;
@@ -56,6 +58,15 @@ cr_tensor *cr__aot_source(const cr_aot *a, const cr_arg *inputs, size_t i);
 bool cr__aot_is_updated(const cr_aot *a, const cr_arg *inputs, const cr_tensor *t);
 /* An eager call with one result; grad: recorded by the tape, if that records. */
 CR_NODISCARD cr_status cr__aot_call_1(const char *name, const cr_arg *args, size_t n, bool grad, cr_tensor **out);
+/* ---- what is kept and then written over (stale.c) ---- */
+/* The joint graph is made of what was recorded and has the same names. stale: what is written after it was kept;
+ * final: what is kept as it is in the end, of programs that write something; NULL: nobody asks. */
+CR_NODISCARD cr_status cr__stale_find(cr_graph *recorded, const cr_joint *j, cr__stales *stale, cr__stales *final);
+/* CR_EUNSUPPORTED: there is some, and the program writes by x.data. */
+CR_NODISCARD cr_status cr__stale_check(const cr_graph *recorded, const cr__stales *stale);
+/* whole: of which values `stale` is; j: the same forward part, with the gradients of these tangents. */
+CR_NODISCARD cr_status cr__stale_read(const cr__stales *stale, const cr_joint *whole, const cr_joint *j,
+                                      const bool *defined, const char **out);
 /* ---- derivatives of gradients (twice.c) ---- */
 /* The inputs of one call, as they were then. */
 typedef struct cr__primals { cr_arg *at; uint64_t *versions; } cr__primals;

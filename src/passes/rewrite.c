@@ -381,16 +381,26 @@ static cr_status copy_as_it_was(cr_rewriter *w, const cr_node *node, const cr_ar
     return cr_graph_call_with(w->to, node->op, args, values, node->nvalues, made);
 }
 
-/* Results keep the names they had, where those are free. `copy`: the node's own copy, if it has one. */
-static cr_status keep_names(cr_rewriter *w, const cr_node *node, uint32_t copy) {
+/* What the walk itself has made may have taken a name that an old value has. */
+static cr_status free_name(cr_rewriter *w, const char *name, uint32_t first) {
+    uint32_t taken = w->walk.named ? cr_graph_find(w->to, name) : CR_NO_VALUE;
+    if (taken == CR_NO_VALUE || cr_graph_value(w->to, taken)->node >= first) return CR_OK;
+    const cr_node *maker = cr_graph_node(w->to, cr_graph_value(w->to, taken)->node);
+    return maker->kind == CR_NODE_CALL ? cr_graph_rename(w->to, taken, "made") : CR_OK;
+}
+
+/* Results keep the names they had, where those are free. `first`: nodes from there on are made for this one. */
+static cr_status keep_names(cr_rewriter *w, const cr_node *node, uint32_t first) {
     for (uint32_t i = 0; i < node->nvalues; i++) {
         const cr_arg *to = &w->map[node->first + i];
         const cr_value *old = cr_graph_value(w->from, node->first + i);
-        if (to->kind != CR_ARG_VALUE || old->hidden || cr_graph_find(w->to, old->name) != CR_NO_VALUE) continue;
+        if (to->kind != CR_ARG_VALUE || old->hidden) continue;
+        CR_TRY(free_name(w, old->name, first));
+        if (cr_graph_find(w->to, old->name) != CR_NO_VALUE) continue;
         const cr_value *new = cr_graph_value(w->to, (uint32_t)to->u.i);
         const cr_node *maker = cr_graph_node(w->to, new->node);
         /* no older node's name */
-        bool own = (w->walk.named && new->node == copy) || cr_graph_find(w->from, new->name) == CR_NO_VALUE;
+        bool own = (w->walk.named && new->node >= first) || cr_graph_find(w->from, new->name) == CR_NO_VALUE;
         if (maker->kind == CR_NODE_CALL && own) CR_TRY(cr_graph_rename(w->to, (uint32_t)to->u.i, old->name));
     }
     return CR_OK;
@@ -451,8 +461,9 @@ static cr_status walk_call(cr_rewriter *w, const cr_node *node) {
     bool general = cr_env_is_general(cr_graph_env(w->to));
     cr_status status = CR_OK;
     cr_env_set_general(cr_graph_env(w->to), general && stable);
+    uint32_t first = cr_graph_node_limit(w->to);
     if (w->walk.rule && (w->walk.all || stable)) status = w->walk.rule(w, node, args, &done);
-    if (!status) status = done ? keep_names(w, node, CR_NO_NODE) : copy_call(w, node, args, stable);
+    if (!status) status = done ? keep_names(w, node, first) : copy_call(w, node, args, stable);
     cr_env_set_general(cr_graph_env(w->to), general);
     CR_TRY(status);
     drop_mapped(w, mapped, node->nargs); /* the old call's own uses; its copy counts anew */

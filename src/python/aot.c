@@ -111,6 +111,41 @@ static PyObject *differentiate(PyObject *module, PyObject *args, PyObject *kwarg
     return status ? cr_py_raise(status) : joint_object(&joint);
 }
 
+static PyObject *truths(const bool *at, size_t n) {
+    PyObject *o = PyTuple_New((Py_ssize_t)n);
+    for (size_t i = 0; o && i < n; i++) PyTuple_SET_ITEM(o, (Py_ssize_t)i, PyBool_FromLong(at[i]));
+    return o;
+}
+
+static PyObject *overwritten_object(cr_graph *recorded, const cr_joint *joint) {
+    size_t n = cr_graph_input_count(recorded);
+    bool *kept = PyMem_Calloc(n + 1, sizeof *kept);
+    const char *name;
+    if (!kept) return PyErr_NoMemory();
+    cr_status status = cr_find_overwritten(recorded, joint, &name, kept);
+    PyObject *o = status ? cr_py_raise(status) : Py_BuildValue("(zN)", name, truths(kept, n));
+    PyMem_Free(kept);
+    return o;
+}
+
+static PyObject *find_overwritten(PyObject *module, PyObject *args) {
+    PyObject *recorded, *graph, *wrt, *through, *found = NULL;
+    bool *inputs = NULL, *results = NULL;
+    cr_joint joint;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOOO:_find_overwritten", &recorded, &graph, &wrt, &through)) return NULL;
+    cr_graph *r = graph_arg(recorded, "_find_overwritten()"), *g = r ? graph_arg(graph, "_find_overwritten()") : NULL;
+    if (!g || read_truths(wrt, cr_graph_input_count(g), "wrt", &inputs)) return NULL;
+    if (!read_truths(through, cr_graph_result_count(g), "through", &results)) {
+        cr_status status = cr_differentiate(g, &(cr_differentiation){ .wrt = inputs, .through = results }, &joint);
+        if (status) cr_py_raise(status);
+        else found = overwritten_object(r, &joint), cr_joint_dispose(&joint);
+    }
+    PyMem_Free(inputs);
+    PyMem_Free(results);
+    return found;
+}
+
 /* ((first, end), ...): node ids of what checkpoint regions held. PyMem_Free. */
 static int read_ranges(PyObject *o, cr_joint *joint) {
     PyObject *items = PySequence_Fast(o, "recompute takes pairs of node ids");
@@ -168,12 +203,6 @@ static PyObject *partition(PyObject *module, PyObject *args, PyObject *kwargs) {
     PyMem_Free(joint.checkpoints.at);
     if (failed) return NULL;
     return status ? cr_py_raise(status) : parts_object(&parts);
-}
-
-static PyObject *truths(const bool *at, size_t n) {
-    PyObject *o = PyTuple_New((Py_ssize_t)n);
-    for (size_t i = 0; o && i < n; i++) PyTuple_SET_ITEM(o, (Py_ssize_t)i, PyBool_FromLong(at[i]));
-    return o;
 }
 
 static PyObject *export_graph(PyObject *module, PyObject *args) {
@@ -266,6 +295,9 @@ static PyMethodDef functions[] = {
     { "_functional_form", functional_form, METH_VARARGS,
       "_functional_form(graph, histories): (graph, the placeholders whose new values are its last outputs); None: it "
       "writes nothing. histories: it will be differentiated." },
+    { "_find_overwritten", find_overwritten, METH_VARARGS,
+      "_find_overwritten(recorded, functional, wrt, through): the name of a value that gradients are computed from "
+      "although the program writes over it later, or None; per input: do they need what is written to it?" },
     { "_differentiate", (PyCFunction)(void (*)(void))differentiate, METH_VARARGS | METH_KEYWORDS,
       "_differentiate(graph, wrt=None, through=None): (joint graph, primals, results, the result each tangent is "
       "of)." },

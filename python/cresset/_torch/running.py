@@ -6,6 +6,7 @@ and new values of inputs that were written are copied into them. Gradients go th
 and backward are the two halves of the differentiated graph."""
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Iterable
 
 import torch
@@ -25,6 +26,8 @@ class Shape:
         self.written: dict[str, int] = {}      # memory -> how often it is written
         self.made: dict[str, dict[str, Any]] = {}   # value -> the node that gives it
         self.loud: set[str] = set()            # values that nodes use which were recorded with gradients on
+        self.objects: dict[str, str] = {}      # value -> the one that is the same object, before it was written to
+        self.split_writes = False              # is one of several views of a call (unbind) written, with gradients on?
         self.varies = False                    # do sizes differ from call to call?
         for node in graph.nodes:
             if node["kind"] == "output":
@@ -37,27 +40,60 @@ class Shape:
                 self.made[result["name"]] = node
                 if node["kind"] == "placeholder":
                     self.inputs.append(result["name"])
+            for result in node["results"]:
                 if result.get("writes"):
-                    self._note_write(result)
+                    self._note_write(node, result)
 
-    def _note_write(self, result: dict[str, Any]) -> None:
+    def _note_write(self, node: dict[str, Any], result: dict[str, Any]) -> None:
         memory = result["of"] or result["name"]
-        self.written[memory] = self.written.get(memory, 0) + 1
         before, after = self.values[memory]["meta"], result["meta"]
         if result["of"] == memory and memory in self.inputs and before["dtype"] != after["dtype"]:
             raise NotImplementedError("the program changes the dtype of a tensor in place")
+        given = next((arg["arg"] for arg in node["args"] if arg["name"] == result["writes"]), None)
+        name = given.get("as_value") if isinstance(given, dict) else None
+        if name is not None:
+            self._note_object(node, result, name)
+        if node["target"] != "aten.detach_":  # which counts as no write
+            self.written[memory] = self.written.get(memory, 0) + 1
+
+    def _note_object(self, node: dict[str, Any], after: dict[str, Any], name: str) -> None:
+        """The tensor that a call wrote to; it may return it, too."""
+        before, written = self.values[name]["meta"], self.object(name)
+        same = [r for r in node["results"] if r is after or (not r["hidden"] and r.get("of") == after["of"]
+                                                             and r.get("meta") == after["meta"])]
+        self.objects.update((r["name"], written) for r in same)
+        changed = any(before[k] != after["meta"][k] for k in ("sizes", "strides", "offset"))
+        if changed and written in (*self.inputs, self.memory(written)):
+            raise NotImplementedError("the program changes the sizes or strides of a tensor in place")
+        if node["target"] == "aten.detach_" and (written in self.inputs or written != self.memory(written)):
+            raise NotImplementedError("the program takes the history of an input or a view away in place")
+        self.split_writes |= not node["no_grad"] and self.split_of(name) is not None
+
+    def object(self, name: str) -> str:
+        return self.objects.get(name, name)
 
     def memory(self, name: str) -> str:
         return self.values[name]["of"] or name
 
     def detached(self, name: str) -> str | None:
         """The last detach() on the way from memory to a view of it, which is what the view shows as its base."""
+        return next((n for n in self._way(name) if self.made[n]["target"] == "aten.detach"), None)
+
+    def split_of(self, name: str) -> str | None:
+        """The last of several results of one call on that way: PyTorch refuses to write to one while gradients are
+        recorded."""
+        return next((n for n in self._way(name) if self.values[n]["listed"]), None)
+
+    def source(self, name: str) -> str:
+        """What a view was taken of."""
+        memory = self.memory(name)
+        return next((n for n in values_in(self.made[name]["args"]) if self.memory(n) == memory), memory)
+
+    def _way(self, name: str) -> Iterable[str]:
+        """A view, what it was taken of, what that was taken of, ... not the memory itself."""
         while self.values[name]["of"]:
-            if self.made[name]["target"] == "aten.detach":
-                return name
-            memory = self.memory(name)
-            name = next((n for n in values_in(self.made[name]["args"]) if self.memory(n) == memory), memory)
-        return None
+            yield name
+            name = self.source(name)
 
 
 def values_in(arg: Any) -> list[str]:
@@ -120,7 +156,7 @@ class Plan:
     """What is done with a graph: `code` gives its own results; `outputs` says what each output of the program is.
 
     ("result", k) of the code's; ("input", i) itself; ("view", "input" or "result", k, place, the detach() it is a view
-    of with that one's place, or None, keeps its history?). A place: sizes, strides, offset."""
+    of with that one's place, or None, keeps its history?, how it is taken). A place: sizes, strides, offset."""
 
     def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: int):
         self.shape = shape = Shape(graph)
@@ -140,6 +176,7 @@ class Plan:
         except RuntimeError as error:
             raise NotImplementedError(f"what the program writes has no functional form: {error}") from None
         self.graph, self.mutated = form or (graph, ())
+        self.recorded = graph
         self._check_writes(examples)
         self.functional = Shape(self.graph) if form else shape
         self.live: set[int] = set()
@@ -175,13 +212,25 @@ class Plan:
                 raise NotImplementedError("a view taken under no_grad() is used where gradients are recorded")
 
     def _shared_roots(self) -> tuple[str, ...]:
-        """Memory that several outputs are views of, and that is no output itself."""
-        seen = [self.shape.memory(name) for name in self.shape.outputs]
-        names = set(self.shape.outputs)
-        return tuple(m for m in dict.fromkeys(seen) if m not in names and m not in self.shape.inputs
-                     and len({n for n in names if self.shape.memory(n) == m}) > 1 and not self.shape.written.get(m))
+        """Memory that outputs are views of, and that is no output itself. Of what a single output shows a part of the
+        rest is not kept: that output is memory of its own."""
+        shape = self.shape
+        views: dict[str, set[str]] = {}
+        for name in shape.outputs:
+            views.setdefault(shape.memory(name), set()).add(shape.object(name))
+        return tuple(m for m, seen in views.items() if m not in seen and m not in shape.inputs
+                     and (len(seen) > 1 or self._shows_all(*seen, m)))
+
+    def _shows_all(self, name: str, memory: str) -> bool:
+        """Is it a view of all elements, whose base PyTorch would show?"""
+        view, whole = self.shape.values[name]["meta"], self.shape.values[memory]["meta"]
+        numbers = [*view["sizes"], *whole["sizes"]]
+        return (all(type(n) is int for n in numbers) and math.prod(view["sizes"]) == math.prod(whole["sizes"])
+                and all(view[k] == whole[k] for k in ("dtype", "conj", "neg")) and not self.shape.detached(name))
 
     def _check_writes(self, examples: tuple[Any, ...]) -> None:
+        if self.shape.split_writes and self.wanted:
+            raise NotImplementedError("the program writes to one of several views of a call (unbind, split)")
         for i in self.mutated:
             t = examples[i]
             if t.is_leaf and t.requires_grad and self.wanted:
@@ -199,33 +248,38 @@ class Plan:
     def _output(self, k: int) -> tuple[Any, ...]:
         shape = self.shape
         name = shape.outputs[k]
-        memory = shape.memory(name)
+        memory, objects = shape.memory(name), [shape.object(n) for n in shape.outputs]
         value, whole = shape.values[name], shape.values[memory]
-        if name in shape.inputs:
-            return ("input", shape.inputs.index(name))
-        if memory == name and shape.outputs.index(name) == k:
+        if objects[k] in shape.inputs:
+            return ("input", shape.inputs.index(objects[k]))
+        if objects[k] in objects[:k]:
+            return self._output(objects.index(objects[k]))
+        if objects[k] == memory:
             return ("result", self._keep(k))
-        if name in shape.outputs[:k]:
-            return self._output(shape.outputs.index(name))
         same = value["meta"]["dtype"] == whole["meta"]["dtype"]
         lazy = value["meta"]["conj"] or value["meta"]["neg"]
         if memory in shape.inputs:
             if not same or lazy:
                 raise NotImplementedError("an output is a view of an input that is not taken again")
             return self._view("input", shape.inputs.index(memory), value["meta"], k)
-        others = [n for n in shape.outputs if n is not None and shape.memory(n) == memory and n != name]
+        others = {o for o in objects if shape.memory(o) == memory and o != objects[k]}
         if lazy:
             raise NotImplementedError("an output has a minus or conjugation to be carried out")
         if not others:
             return ("result", self._keep(k))   # nobody sees what it is a view of
-        if memory in others and same and not shape.written.get(memory):
-            return self._view("result", self._keep(shape.outputs.index(memory)), value["meta"], k)
+        if memory in others and same:
+            return self._view("result", self._keep(objects.index(memory)), value["meta"], k)
         raise NotImplementedError("several outputs are views of one tensor that is none of them")
 
     def _view(self, kind: str, at: int, meta: dict[str, Any], k: int) -> tuple[Any, ...]:
-        detach = self.shape.detached(self.shape.outputs[k])
-        through = (detach, *self.sizes.place(self.shape.values[detach]["meta"])) if detach else None
-        return ("view", kind, at, self.sizes.place(meta), through, not self.wanted or k in self.live)
+        shape, name = self.shape, self.shape.outputs[k]
+        detach = shape.detached(name)
+        through = (detach, *self.sizes.place(shape.values[detach]["meta"])) if detach else None
+        history = not self.wanted or k in self.live
+        whole = shape.values[shape.memory(name)]["meta"]
+        part = shape.split_of(name) if self.wanted and history and not detach else None
+        how = _split_again(shape, part, meta) if part else _cheap_view(whole, meta) if kind == "result" else None
+        return ("view", kind, at, self.sizes.place(meta), through, history, how)
 
     # ---- code ----
 
@@ -251,12 +305,66 @@ def _take(base: torch.Tensor, place: tuple[Any, ...]) -> torch.Tensor:
     return base.as_strided(sizes, strides, base.storage_offset() + offset)
 
 
+def _split_again(shape: Shape, part: str, meta: dict[str, Any]) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """One of several views of a call, by that call: PyTorch knows it as such, and refuses to write to it. None: sizes
+    differ from call to call."""
+    if shape.varies:
+        return None
+    node, source = shape.made[part], _place(shape.values[shape.source(part)]["meta"])
+    at = next(k for k, result in enumerate(node["results"]) if result["name"] == part)
+    space, name, *overload = node["target"].split(".")
+    op = getattr(getattr(getattr(torch.ops, space), name), overload[0] if overload else "default")
+    args = [_constant(arg["arg"]) for arg in node["args"][1:]]
+    first, place = _place(shape.values[part]["meta"]), _place(meta)
+    offset = place[2] - first[2]
+
+    def take(base: torch.Tensor) -> torch.Tensor:
+        found = op(_take(base, source), *args)[at]
+        return found if place == first else _take(found, (place[0], place[1], offset))
+    return take
+
+
+def _place(meta: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(meta["sizes"]), tuple(meta["strides"]), meta["offset"]
+
+
+def _constant(arg: dict[str, Any]) -> Any:
+    kind, value = next(iter(arg.items()))
+    if kind == "as_list":
+        return [_constant(item) for item in value]
+    if kind not in ("as_int", "as_ints"):
+        raise NotImplementedError("one of several views of a call is given, whose arguments are computed")
+    return value
+
+
+def _cheap_view(whole: dict[str, Any], meta: dict[str, Any]) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """A view of all elements by the call that costs least in a walk back; None: as_strided() it is."""
+    sizes, strides = tuple(meta["sizes"]), tuple(meta["strides"])
+    axes = list(zip(whole["sizes"], whole["strides"]))
+    if not all(type(n) is int for n in (*sizes, *strides, *whole["sizes"])) or math.prod(sizes) != math.prod(
+            whole["sizes"]) or meta["offset"] != whole["offset"]:
+        return None
+    if sorted(axes) == sorted(zip(sizes, strides)) and len(set(axes)) == len(axes):
+        order = [axes.index(axis) for axis in zip(sizes, strides)]
+        return lambda base: base.permute(order)
+    return (lambda base: base.view(sizes)) if _is_dense(axes) and _is_dense(list(zip(sizes, strides))) else None
+
+
+def _is_dense(axes: list[tuple[int, int]]) -> bool:
+    step = 1
+    for size, stride in reversed(axes):
+        if stride != step or size == 0:
+            return False
+        step *= size
+    return True
+
+
 def _views(plan: Plan) -> Callable[[Any, Any], list[Any]]:
     """What makes the outputs of the inputs and the code's results."""
     nresults, varies = len(plan.kept), bool(plan.sizes.texts)
 
     def view(inputs: Any, results: Any, detached: dict[str, Any], row: tuple[Any, ...]) -> Any:
-        kind, at, place, through, history = _now(row, results[nresults:]) if varies else row
+        kind, at, place, through, history, how = _now(row, results[nresults:]) if varies else row
         base = (inputs if kind == "input" else results)[at]
         if through:  # others may be views of the same
             name, *whole = through
@@ -267,6 +375,8 @@ def _views(plan: Plan) -> Callable[[Any, Any], list[Any]]:
                 return first
             offset = place[2] - whole[2]
             return first.as_strided(*place[:2], first.storage_offset() + offset)
+        if how is not None:
+            return how(base)
         if history or not base.requires_grad:
             return _take(base, place)
         with torch.no_grad():  # where the program took it, too
@@ -345,6 +455,12 @@ class Training:
         wrt = tuple(i in set(plan.wanted) for i in range(ninputs))
         noutputs = len(plan.functional.outputs)
         through = tuple(k in plan.live and k in plan.kept for k in range(noutputs))
+        self.watched: list[int] = []  # inputs that the walk back needs as the program, which writes some, leaves them
+        if plan.shape.written:
+            spoilt, kept = _C._find_overwritten(plan.recorded, plan.graph, wrt, through)
+            if spoilt:
+                raise NotImplementedError("the program writes over what a walk back needs, which PyTorch refuses")
+            self.watched = [i for i, needed in enumerate(kept) if needed and plan.mutated]
         joint, primals, forward_results, tangents = _C._differentiate(plan.graph, wrt, through)
         forward, backward, self.nsaved, self.nnumbers, _ = _C._partition(joint, primals, forward_results)
         self.differentiable = [plan.kept.index(k) for k in tangents]
@@ -459,6 +575,8 @@ def _make_function(t: Training) -> Any:
             if torch.is_grad_enabled():
                 raise RuntimeError("create_graph=True: a function that cresset.compile captured is not differentiated "
                                    "twice; call it under cresset.compiler.set_stance('force_eager')")
+            if t.watched:
+                _check_unwritten(ctx.watched)
             due = [grads[k] for k in t.differentiable]
             if all(g is None for g in due):
                 return (None,) * (1 + len(t.wanted))
@@ -471,6 +589,22 @@ def _make_function(t: Training) -> Any:
             return (None, *gradients)
 
     return Captured
+
+
+def _watch(t: Training, inputs: Any, results: Any) -> None:
+    """Tells the node of inputs that it needs in a walk back as they are now: by a tensor of the same memory and
+    version, so that nothing holds itself."""
+    nodes = {results[k].grad_fn for k in t.differentiable if results[k].grad_fn is not None}
+    for node in nodes:
+        node.watched = [(inputs[i].detach(), inputs[i]._version) for i in t.watched if not inputs[i].is_inference()]
+
+
+def _check_unwritten(watched: Any) -> None:
+    for tensor, version in watched:
+        if tensor._version != version:
+            raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace "
+                               f"operation: an input of a captured function is at version {tensor._version}; expected "
+                               f"version {version} instead")
 
 
 def _quick_apply(function: Any) -> Any:
@@ -494,6 +628,8 @@ def _with_gradients(plan: Plan) -> Any:
         results = apply(*inputs)
         if plan.mutated:
             _write(plan, inputs, results)
+        if t.watched:
+            _watch(t, inputs, results)
         return take(inputs, results)
     run._codes = codes
     return run
