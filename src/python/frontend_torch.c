@@ -199,6 +199,14 @@ static bool stands_alone(PyObject *builtin) {
     return !self || PyModule_Check(self) || PyType_Check(self) || is_bound_by_pybind(builtin);
 }
 
+/* Functions in Python are told beforehand; only of Dynamo, which the first torch.compile() imports, when one is met. */
+static bool is_asked(PyObject *callable) {
+    if (!PyFunction_Check(callable)) return true;
+    PyObject *module = ((PyFunctionObject *)callable)->func_module;
+    return module && PyUnicode_Check(module) &&
+           PyUnicode_CompareWithASCIIString(module, "torch._dynamo.mutation_guard") == 0;
+}
+
 static cr_row_kind row(PyObject *callable, PyObject **object) {
     static const char *const kinds[] = {
         [CR_ROW_NONE] = "",           [CR_ROW_OP] = "op",         [CR_ROW_GIVES] = "gives",
@@ -212,7 +220,7 @@ static cr_row_kind row(PyObject *callable, PyObject **object) {
                 (PyType_Check(callable) && !cr_is_python_class((PyTypeObject *)callable));
     if (!in_c) return CR_ROW_NONE;
     PyObject *found = PyDict_GetItemWithError(torch.rows, callable), *made = NULL;
-    if (!found && !PyErr_Occurred() && !PyFunction_Check(callable)) { /* those in Python are told beforehand */
+    if (!found && !PyErr_Occurred() && is_asked(callable)) {
         found = made = PyObject_CallOneArg(torch.find, callable);
         if (made && PyDict_SetItem(torch.rows, callable, made)) found = NULL;
         Py_XDECREF(made); /* the dict has it */

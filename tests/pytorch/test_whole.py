@@ -185,3 +185,21 @@ def test_autocast_switched_off():
             x = x @ x
         return x + 1
     check(f, torch.randn(3, 3))
+
+
+class Sliced(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers[:2]:  # makes a ModuleList
+            x = layer(x)
+        return x
+
+
+def test_modules_made_inside_after_torch_compile():
+    """Which puts a counter of its own into Module.__init__."""
+    torch.compile(nn.Linear(3, 3), backend="eager")(torch.randn(2, 3))
+    assert nn.Module.__init__.__module__ == "torch._dynamo.mutation_guard"
+    check(Sliced(), torch.randn(2, 3))

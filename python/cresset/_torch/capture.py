@@ -154,13 +154,16 @@ def _function(name: str) -> Any:
 
 
 def find(callable: Any) -> tuple[str, Any] | None:
-    """What a function in C is to a captured program; None: nothing that is known."""
+    """What a function in C, or in Python of Dynamo's, is to a captured program; None: nothing that is known."""
     known = _table.get(callable)
     if known is not None:
         return known
     name = getattr(callable, "__name__", None)
     if not isinstance(name, str) or name in _REFUSED or isinstance(callable, type):
         return None
+    if hasattr(callable, "__code__"):
+        # modules made after a torch.compile() are counted for Dynamo, which looks at none that a captured program makes
+        return ("gives", None) if callable.__qualname__ == "GenerationTracker.tag" else None
     if getattr(callable, "__objclass__", None) in torch.Tensor.__mro__[:2]:  # Tensor.NAME
         method = getattr(cresset.Tensor, name, None)  # those that are no ops may tell of memory, which a fake has not
         if type(method) is type(cresset.Tensor.relu) or name in _SIZES:
