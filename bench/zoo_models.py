@@ -16,6 +16,7 @@ VISION = {
 SMALL = ("test_", "atto", "femto", "pico", "nano", "_xxs", "_xxt", "xx_small", "_xs", "x_small", "micro", "_tiny",
          "tiny", "_mini", "_s0", "_b0", "_050", "_0_5", "_0", "small", "_s", "_t", "18", "26", "_11", "_12", "_a1",
          "lite")
+DEEP = ("deepseek_vit_412m",)  # the smallest of their modules, and still too much: two layers of them
 LARGEST = 50_000_000  # parameters of a model that is still small
 # Settings by the names that families use for them; those that a configuration has are set.
 TINY = dict(
@@ -55,14 +56,15 @@ def _vision(name, size):
 def _timm(name):
     models.torchvision_models()
     import timm
+    shallow = {"depth": 2} if name in DEEP else {}
     for size in (64, 96, 128, None):
         if size is None:
-            model = timm.create_model(name, pretrained=False)
+            model = timm.create_model(name, pretrained=False, **shallow)
             size = model.default_cfg["input_size"][-1]
             return Tensors(model), (torch.randn(2, 3, size, size),)
         for settings in ({"img_size": size}, {}):
             try:
-                model = timm.create_model(name, pretrained=False, **settings).eval()
+                model = timm.create_model(name, pretrained=False, **settings, **shallow).eval()
                 args = (torch.randn(2, 3, size, size),)
                 with torch.no_grad():
                     model(*args)
