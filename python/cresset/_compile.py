@@ -90,6 +90,12 @@ def _check_options(mode: str | None, options: dict[str, Any] | None) -> None:
         raise TypeError(f"options is a dict of names and values, not a {type(options).__name__}")
 
 
+def _check_frozen(model: Any) -> None:
+    if _C._kind(model) == "module" and getattr(model, "training", False):
+        raise RuntimeError("options={'freeze': True}: the module is in training mode, in which weights change; call "
+                           "its eval() first, or compile without the option")
+
+
 def _code_owner(fn: Any) -> Any:
     """The function or method that is captured when `fn` is called; TypeError where there is none."""
     if isinstance(fn, _C._Compiled):
@@ -138,6 +144,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     if config.verify_correctness and isinstance(compiler, str):
         raise NotImplementedError("config.verify_correctness compares backends that are written in Python; native code "
                                   "is compared by 'cresset compile --verify'")
+    if options and options.get("freeze") and isinstance(compiler, str):
+        _check_frozen(model)
     if isinstance(model, type) and isinstance(vars(model).get("__call__"), types.FunctionType):
         model.__call__ = _make(vars(model)["__call__"], compiler, fullgraph, dynamic, how)
         return model

@@ -309,9 +309,7 @@ void cr_wait_for_code(cr_entry *e) {
         PyErr_Clear();
     }
     Py_XDECREF(codes);
-    Py_BEGIN_ALLOW_THREADS;
     cr_entry_wait(e);
-    Py_END_ALLOW_THREADS;
     cr_entry_release(e);
 }
 

@@ -685,6 +685,7 @@ void cr_entry_release(cr_entry *e) {
     for (size_t i = 0; i < e->effects.n; i++) Py_XDECREF(e->effects.at[i].key);
     cr_vec_dispose(&e->effects);
     PyMem_Free(e->inputs);
+    PyMem_Free(e->weights);
     Py_XDECREF(e->reason);
     Py_XDECREF(e->callers);
     Py_XDECREF(e->compiled);

@@ -50,7 +50,9 @@ typedef struct cr_entry {
     PyObject *callers;    /* str or NULL: from where the code was called that the reason names */
     cr_graph *graph;      /* NULL: nothing is computed */
     cr_plan *plan;
+    cr_tier_ways ways;    /* of native code with weights: how it is made anew */
     cr_tier *tier;        /* native code in its place, when there is some; NULL: none is wanted */
+    uint8_t *weights;     /* of each input, whether native code is made with it: a module's; NULL: none is */
     cr_ahead *ahead;      /* the graph without its writes, with its gradients; run in its place. NULL: none needed */
     PyObject *compiled;   /* what a Python backend, or the front end, made of the graph; NULL: the plan is run */
     bool own;             /* ... the front end: where it fails nothing has happened, and the call runs plain */
@@ -80,12 +82,19 @@ void cr_entry_release(cr_entry *e);
  * to its inputs becomes one that does not (ahead.h), and where that cannot be the entry runs plain. `slots`: as its
  * guards filled them. -1: exception. */
 int cr_entry_build(cr_entry *e, PyObject *const *slots, cr_tier_ways ways);
+/* Weights (weights.c), with CR_TIER_FREEZE: finds them among the inputs, RuntimeError where gradients are recorded;
+ * those, as a list of numbers; starts native code that is made with them; the code for a run on these inputs, held:
+ * *tier NULL where it is not there or was made with others. -1, NULL: exception. */
+int cr_entry_freeze(cr_entry *e, PyObject *const *slots);
+PyObject *cr_entry_weights(const cr_entry *e);
+int cr_entry_start_frozen(cr_entry *e, PyObject *const *slots, cr_tier_ways ways);
+int cr_entry_find_tier(cr_entry *e, const cr_arg *inputs, cr_tier **tier);
 /* NotImplementedError, raised while code was made: it is why the entry runs plain. -1: another exception. */
 int cr_entry_refuse(cr_entry *e);
 /* Of each slot of its guards, whether running it reads that: to be freed; NULL: out of memory, no exception. */
 uint8_t *cr_entry_needed(const cr_entry *e);
 const char *cr_entry_tier(const cr_entry *e); /* who runs the graph, or why it is not native; NULL: there is none */
-void cr_entry_wait(cr_entry *e);              /* until native code that is being built is there; without the GIL */
+void cr_entry_wait(cr_entry *e);              /* until native code that is being built is there */
 /* Runs it on slots that its guards filled. 1: *result, or where it resumes `state`: e->state.n owned references; 0: the
  * graph failed, nothing has happened: run plain; -1: exception (a signal). */
 int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state);

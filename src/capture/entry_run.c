@@ -31,11 +31,12 @@ static int build_ahead(cr_entry *e, PyObject *const *slots, cr_tier_ways ways) {
 
 /* A library with foreign tensors runs the graph itself. */
 static int build_foreign(cr_entry *e, PyObject *const *slots, cr_tier_ways ways) {
-    PyObject *examples = PyTuple_New(e->ninputs);
+    PyObject *examples = PyTuple_New(e->ninputs), *weights = cr_entry_weights(e);
     for (uint32_t i = 0; examples && i < e->ninputs; i++)
         PyTuple_SET_ITEM(examples, i, Py_NewRef(slots[e->inputs[i]]));
-    e->compiled = examples ? e->frontend->build(e->graph, examples, e->records, ways) : NULL;
+    e->compiled = examples && weights ? e->frontend->build(e->graph, examples, weights, e->records, ways) : NULL;
     Py_XDECREF(examples);
+    Py_XDECREF(weights);
     e->own = true;
     return e->compiled ? 0 : cr_entry_refuse(e);
 }
@@ -54,6 +55,7 @@ int cr_entry_refuse(cr_entry *e) {
 
 int cr_entry_build(cr_entry *e, PyObject *const *slots, cr_tier_ways ways) {
     if (!e->graph) return 0;
+    if (ways & CR_TIER_FREEZE && cr_entry_freeze(e, slots)) return -1;
     if (e->frontend->build) return build_foreign(e, slots, ways);
     if (e->writes || (ways && (e->records || e->shares))) {
         int failed = build_ahead(e, slots, ways);
@@ -65,6 +67,7 @@ int cr_entry_build(cr_entry *e, PyObject *const *slots, cr_tier_ways ways) {
         return 0;
     }
     if (!ways || e->draws) return 0;
+    if (e->weights) return cr_entry_start_frozen(e, slots, ways);
     cr_status status = cr_tier_start(e->graph, ways, &e->tier);
     return status ? cr_py_fail(status) : 0;
 }
@@ -88,7 +91,12 @@ const char *cr_entry_tier(const cr_entry *e) {
 
 void cr_entry_wait(cr_entry *e) {
     cr_tier *tier = e->tier ? e->tier : e->ahead ? cr_ahead_tier(e->ahead) : NULL;
-    if (tier) cr_tier_wait(tier);
+    if (!tier) return;
+    cr_tier_retain(tier); /* a call of another thread may put another in its place */
+    Py_BEGIN_ALLOW_THREADS;
+    cr_tier_wait(tier);
+    Py_END_ALLOW_THREADS;
+    cr_tier_release(tier);
 }
 
 /* ---- running ---- */
@@ -311,12 +319,13 @@ typedef struct run {
     PyObject **objects; /* of the makes */
     cr_arg *inputs, *outputs;
     uint8_t *generator;
+    cr_tier *tier;      /* held while it runs; NULL: none, or its weights are no more what it was made with */
 } run;
 
 static cr_status run_code(const run *r) {
     const cr_entry *e = r->e;
     if (e->ahead) return cr_ahead_run(e->ahead, r->inputs, e->ninputs, r->outputs);
-    return cr_tier_run(e->tier, e->graph, e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
+    return cr_tier_run(r->tier, e->graph, e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
 }
 
 /* Other threads may let go of inputs while this one is without the GIL, and the tape runs Python code; the interpreter
@@ -375,8 +384,10 @@ static int run_graph(run *r, PyObject **outputs) {
         if (!(r->generator = PyMem_Malloc(RT_GENERATOR_STATE_BYTES))) done = no_memory();
         else rt_generator_get_state(cr_default_generator(), r->generator);
     }
+    if (done == 1 && e->tier && cr_entry_find_tier(e, r->inputs, &r->tier)) PyErr_Clear(), done = 0;
     if (done == 1) {
         cr_status status = run_plan(r, frame.work);
+        cr_tier_release(r->tier);
         if (status == CR_EPYTHON && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) done = -1;
         else if (status) PyErr_Clear(), done = 0;
         if (status && e->draws) put_generator_back(r);

@@ -16,16 +16,20 @@ struct cr_tier {
     cr_native *native; /* atomic; set once */
     int state;         /* atomic: BUILDING, then one of the others */
     char reason[256];  /* written before the state says FAILED */
-    char shown[48];    /* written before it says READY: with how many threads, where that was chosen; "": was not */
+    char shown[64];    /* written before it says READY */
     cr_tier_ways ways;
+    cr_frozen *frozen; /* NULL: none */
+    uint32_t changes;  /* how often its predecessors were made anew, as weights had changed */
 };
 enum { BUILDING, READY, FAILED };
+enum { MOST_CHANGES = 4, FEW = 64 };
 
 static int state_of(const cr_tier *t) { return __atomic_load_n(&t->state, __ATOMIC_ACQUIRE); }
 
 void cr_tier_release(cr_tier *t) {
     if (!t || __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
     cr_native_release(t->native);
+    cr_frozen_release(t->frozen);
     cr_free(t->text);
     cr_free(t);
 }
@@ -33,6 +37,7 @@ void cr_tier_release(cr_tier *t) {
 void cr_tier_retain(cr_tier *t) { __atomic_add_fetch(&t->refs, 1, __ATOMIC_RELAXED); }
 
 cr_native *cr_tier_get(const cr_tier *t) { return state_of(t) == READY ? t->native : NULL; }
+const cr_frozen *cr_tier_frozen(const cr_tier *t) { return t->frozen; }
 
 /* It will not be used any more, for this reason. */
 static void drop(cr_tier *t, const char *reason) {
@@ -43,7 +48,7 @@ static void drop(cr_tier *t, const char *reason) {
 const char *cr_tier_state(const cr_tier *t) {
     switch (state_of(t)) {
     case BUILDING: return "building";
-    case READY: return *t->shown ? t->shown : "native";
+    case READY: return t->shown;
     default: return t->reason;
     }
 }
@@ -71,10 +76,21 @@ static bool fits(const cr_graph *g, const cr_arg *want, const cr_arg *got) {
     return same;
 }
 
+/* Without the weights. */
+static cr_status run_frozen(const cr_tier *t, const cr_arg *inputs, size_t n, cr_arg *results, size_t nresults) {
+    cr_arg few[FEW], *others = n > FEW ? cr_alloc(n * sizeof *others) : few;
+    if (!others) return CR_ENOMEM;
+    size_t left = cr_frozen_leave(t->frozen, inputs, sizeof *inputs, others);
+    cr_status status = cr_native_run(t->native, 0, others, left, results, nresults);
+    if (others != few) cr_free(others);
+    return status;
+}
+
 cr_status cr_tier_run(cr_tier *t, const cr_graph *g, cr_plan *plan, const cr_arg *inputs, size_t n, cr_arg *results,
                       size_t nresults) {
     if (!t || state_of(t) != READY) return cr_plan_run(plan, inputs, n, results, nresults);
-    CR_TRY(cr_native_run(t->native, 0, inputs, n, results, nresults));
+    CR_TRY(t->frozen ? run_frozen(t, inputs, n, results, nresults)
+                     : cr_native_run(t->native, 0, inputs, n, results, nresults));
     const cr_node *output = cr_graph_node(g, cr_graph_output(g));
     bool all = true;
     for (size_t i = 0; all && i < nresults; i++) all = fits(g, &output->args[i], &results[i]);
@@ -97,21 +113,35 @@ static cr_status build_library(const cr_lowered *l, const cr_emit_options *optio
     return status;
 }
 
+static cr_status freeze(cr_tier *t, cr_graph **g) {
+    cr_graph *frozen;
+    CR_TRY(cr_frozen_apply(t->frozen, *g, &frozen));
+    cr_graph_release(*g);
+    *g = frozen;
+    return CR_OK;
+}
+
+static void show(cr_tier *t, int threads, bool tunes) {
+    char chosen[32] = "";
+    if (threads) snprintf(chosen, sizeof chosen, ", %s%d thread%s", tunes ? "tuned: " : "", threads,
+                          threads > 1 ? "s" : "");
+    snprintf(t->shown, sizeof t->shown, "native%s%s", chosen, t->frozen ? ", with frozen weights" : "");
+}
+
 static cr_status build(cr_tier *t) {
     cr_graph *g = NULL;
     cr_lowered *l = NULL;
     cr_library *library = NULL;
     CR_TRY(cr_graph_parse(NULL, t->text, &g)); /* with symbols of its own */
-    cr_status status = cr_lower_graphs(&(cr_lower_graph){ .graph = g }, 1, NULL, &l);
+    cr_status status = t->frozen ? freeze(t, &g) : CR_OK;
+    if (!status) status = cr_lower_graphs(&(cr_lower_graph){ .graph = g }, 1, NULL, &l);
     cr_emit_options options = { .weights = CR_WEIGHTS_INSIDE, .target = t->ways & CR_TIER_OWN ? "native" : NULL };
     if (!status) options.random = cr_tier_draws(g);
     if (!status) status = build_library(l, &options, &library);
     int threads = (int)(t->ways >> CR_TIER_THREADS_AT);
     bool tunes = !status && t->ways & CR_TIER_TUNE;
     if (tunes) threads = cr_native_tune(g, library);
-    if (threads)
-        snprintf(t->shown, sizeof t->shown, "native, %s%d thread%s", tunes ? "tuned: " : "", threads,
-                 threads > 1 ? "s" : "");
+    show(t, threads, tunes);
     if (!status) status = cr_native_create(library, threads, NULL, &t->native);
     cr_library_release(library);
     cr_lowered_release(l);
@@ -128,19 +158,10 @@ static void *run(void *user) {
     return NULL;
 }
 
-cr_status cr_tier_start(const cr_graph *g, cr_tier_ways ways, cr_tier **out) {
-    cr_tier *t = cr_calloc(1, sizeof *t);
-    cr_str text;
+static void start_thread(cr_tier *t) {
     pthread_t thread;
     pthread_attr_t attributes;
-    if (!t) return CR_ENOMEM;
     t->refs = 2;
-    t->ways = ways;
-    cr_str_init(&text);
-    cr_graph_print(g, CR_PRINT_PLAIN, &text);
-    cr_status status = cr_str_take(&text, &t->text);
-    cr_str_dispose(&text);
-    if (status) return cr_free(t), status;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, 8 << 20);
@@ -149,7 +170,35 @@ cr_status cr_tier_start(const cr_graph *g, cr_tier_ways ways, cr_tier **out) {
         t->refs = 1;
     }
     pthread_attr_destroy(&attributes);
+}
+
+/* `weights` NULL: it is made with none. */
+static cr_status start(const cr_graph *g, cr_tier_ways ways, const cr_frozen_input *weights, size_t n, cr_tier **out) {
+    cr_tier *t = cr_calloc(1, sizeof *t);
+    cr_str text;
+    if (!t) return CR_ENOMEM;
+    t->refs = 1;
+    t->ways = ways;
+    cr_str_init(&text);
+    cr_graph_print(g, CR_PRINT_PLAIN, &text);
+    cr_status status = cr_str_take(&text, &t->text);
+    cr_str_dispose(&text);
+    if (!status && weights) status = cr_frozen_take(g, weights, n, &t->frozen);
+    if (status) return cr_tier_release(t), status;
+    start_thread(t);
     *out = t;
+    return CR_OK;
+}
+
+cr_status cr_tier_start(const cr_graph *g, cr_tier_ways ways, cr_tier **out) { return start(g, ways, NULL, 0, out); }
+
+cr_status cr_tier_freeze(cr_tier **t, const cr_graph *g, cr_tier_ways ways, const cr_frozen_input *weights, size_t n) {
+    cr_tier *next;
+    uint32_t changes = *t ? (*t)->changes + 1 : 0;
+    CR_TRY(start(g, ways, changes > MOST_CHANGES ? NULL : weights, n, &next));
+    next->changes = changes;
+    cr_tier_release(*t);
+    *t = next;
     return CR_OK;
 }
 

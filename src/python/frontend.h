@@ -110,9 +110,11 @@ typedef struct cr_frontend {
     PyTypeObject *(*class_of_sizes)(void); /* of x.shape */
     const char *stand_ins; /* the module of the functions that stand in for others */
     /* Code for a captured graph: a callable that takes the objects of its inputs and gives a list of its outputs'.
+     * `weights`: a list of the inputs' numbers that native code may be made with, as long as they are what they are.
      * `records`: gradients go through it; `ways`: as emit/tier.h has it, 0: it is interpreted. NULL: exception;
      * NotImplementedError says why it runs plain. */
-    PyObject *(*build)(struct cr_graph *g, PyObject *examples, bool records, unsigned ways);
+    PyObject *(*build)(struct cr_graph *g, PyObject *examples, PyObject *weights, bool records,
+                       unsigned ways);
 } cr_frontend;
 
 extern cr_frontend cr_frontend_cresset;

@@ -269,12 +269,12 @@ static PyObject *translate(PyObject *value) {
 }
 
 /* Inside of a function that torch.compile compiles, torch does not look into what is done here. */
-static PyObject *build(cr_graph *g, PyObject *examples, bool records, unsigned ways) {
+static PyObject *build(cr_graph *g, PyObject *examples, PyObject *weights, bool records, unsigned ways) {
     cr_graph_retain(g);
     PyObject *graph = cr_py_graph_new(g);
     PyObject *before = graph ? PyObject_CallOneArg(torch.set_frames, Py_None) : NULL, *done, *type, *value, *traceback;
-    PyObject *made = before ? PyObject_CallFunction(torch.build, "OOOI", graph, examples, records ? Py_True : Py_False,
-                                                   ways)
+    PyObject *made = before ? PyObject_CallFunction(torch.build, "OOOOI", graph, examples, weights,
+                                                   records ? Py_True : Py_False, ways)
                            : NULL;
     PyErr_Fetch(&type, &value, &traceback);
     done = before ? PyObject_CallOneArg(torch.set_frames, before) : NULL;

@@ -4,10 +4,9 @@
  * results. Every argument is read at every call and nothing is kept of one: weights may have changed in ways that leave
  * no trace. Results that users get are memory of torch's own; what only the backward pass gets is handed over. */
 #include "python/torch_sizes.h"
+#include "python/torch_weights.h"
 
 #include "emit/emit.h"
-#include "emit/tier.h"
-#include "export/program.h"
 #include "graph/graph.h"
 #include "runtime/rt_random.h"
 
@@ -45,6 +44,7 @@ typedef struct py_torch_graph {
     uint8_t *types;                      /* of the inputs: cr_type */
     result *results;
     cr_torch_sizes sizes;
+    cr_torch_weights weights;            /* which native code is made with */
     PyObject *weak;
     int64_t calls, fallbacks;
     char boxed;
@@ -188,6 +188,7 @@ static int graph_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(g->constants);
     Py_VISIT(g->generator);
     Py_VISIT(g->fallback);
+    Py_VISIT(g->weights.held);
     for (uint32_t i = 0; g->results && i < g->nresults; i++) Py_VISIT(g->results[i].object);
     return 0;
 }
@@ -203,6 +204,7 @@ static void graph_dealloc(PyObject *self) {
         PyMem_Free(g->results[i].exprs);
     }
     cr_torch_sizes_dispose(&g->sizes);
+    cr_torch_weights_dispose(&g->weights);
     PyMem_Free(g->results);
     PyMem_Free(g->from);
     PyMem_Free(g->types);
@@ -226,6 +228,8 @@ typedef struct frame {
     PyObject **kept;                     /* of each input: what its value borrows from, or NULL */
     cr_arg *made;                        /* the graph's results */
     int64_t work;
+    cr_tier *tier;                       /* held while it runs; NULL: it is interpreted */
+    cr_native *native;                   /* of the tier; NULL: not yet */
 } frame;
 
 static int read_number(PyObject *o, cr_type type, cresset_value *out) {
@@ -341,10 +345,33 @@ static cr_status run_plan(frame *f) {
     return status;
 }
 
+/* Native code, if it is there, and made with what the weights are: others may have been put in their places. */
+static int find_native(frame *f) {
+    py_torch_graph *g = f->g;
+    f->native = cr_tier_get(g->tier);
+    if (f->native && g->weights.graph && !cr_torch_weights_hold(&g->weights, g->tier, f->args, f->values)) {
+        f->native = NULL;
+        if (cr_torch_weights_start(&g->weights, f->args, &g->tier)) return -1;
+    }
+    cr_tier_retain(f->tier = g->tier);
+    return 0;
+}
+
+/* Weights are no inputs of code that was made with them. */
+static cr_status run_frozen(const frame *f, const cr_frozen *frozen) {
+    cresset_value few[FEW], *others = few;
+    if (f->g->ninputs > FEW && !(others = cr_alloc(f->g->ninputs * sizeof *others))) return CR_ENOMEM;
+    size_t n = cr_frozen_leave(frozen, f->values, sizeof *others, others);
+    cr_status status = cr_native_run_values(f->native, 0, others, n, f->made, f->g->nvalues);
+    if (others != few) cr_free(others);
+    return status;
+}
+
 static cr_status run_tiers(frame *f) {
-    cr_native *native = f->g->tier ? cr_tier_get(f->g->tier) : NULL;
-    if (!native) return run_plan(f);
-    return cr_native_run_values(native, 0, f->values, f->g->ninputs, f->made, f->g->nvalues);
+    const cr_frozen *frozen = f->native ? cr_tier_frozen(f->tier) : NULL;
+    if (!f->native) return run_plan(f);
+    if (frozen) return run_frozen(f, frozen);
+    return cr_native_run_values(f->native, 0, f->values, f->g->ninputs, f->made, f->g->nvalues);
 }
 
 static int run(frame *f) {
@@ -383,7 +410,7 @@ static int run_drawing(frame *f) {
         PyErr_Format(PyExc_RuntimeError, "torch's generator has a state that is not understood: %s", message);
         goto out;
     }
-    cr_native *native = f->g->tier ? cr_tier_get(f->g->tier) : NULL;
+    cr_native *native = f->native;
     /* with the GIL: nobody else draws meanwhile */
     cr_status status = native ? run_native_drawing(f, native, v.data) : run_plan(f);
     if (status && !PyErr_Occurred()) cr_py_raise(status);
@@ -519,9 +546,10 @@ static PyObject *fall_back(frame *f) {
 }
 
 static PyObject *run_frame(frame *f) {
-    int failed = read_values(f) || (f->g->nwritten && check_apart(f));
+    int failed = read_values(f) || (f->g->nwritten && check_apart(f)) || (f->g->tier && find_native(f));
     if (!failed) failed = f->g->generator ? run_drawing(f) : run(f);
     PyObject *results = failed ? NULL : give_results(f);
+    cr_tier_release(f->tier);
     for (uint32_t i = 0; i < f->g->ninputs; i++) Py_XDECREF(f->kept[i]);
     bool again = failed || !f->g->generator; /* what was drawn is not drawn twice */
     return !results && again && f->g->fallback ? fall_back(f) : results;
@@ -575,16 +603,31 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t nargs, PyObj
 
 /* ---- native code ---- */
 
+/* Code that is made with these inputs, as the examples are. */
+static int freeze(py_torch_graph *g, cr_graph *graph, unsigned ways, PyObject *which, PyObject *examples) {
+    if (PyTuple_GET_SIZE(examples) != g->nargs || g->nargs != g->ninputs)
+        return PyErr_Format(PyExc_ValueError, "weights of %zd arguments, of %u inputs", PyTuple_GET_SIZE(examples),
+                            g->ninputs), -1;
+    if (cr_torch_weights_init(&g->weights, graph, ways, which)) return -1;
+    return cr_torch_weights_start(&g->weights, PySequence_Fast_ITEMS(examples), &g->tier);
+}
+
 static PyObject *build(PyObject *self, PyObject *args) {
     py_torch_graph *g = (py_torch_graph *)self;
-    PyObject *graph;
+    PyObject *graph, *which = NULL, *examples = NULL;
     int wait;
     unsigned ways = CR_TIER_NATIVE;
     cr_arg a;
-    if (!PyArg_ParseTuple(args, "Op|I:_build", &graph, &wait, &ways)) return NULL;
+    if (!PyArg_ParseTuple(args, "Op|IO!O!:_build", &graph, &wait, &ways, &PyTuple_Type, &which, &PyTuple_Type,
+                          &examples))
+        return NULL;
     if (!cr_py_graph_read(graph, &a)) return PyErr_Format(PyExc_TypeError, "_build() takes a Graph");
-    cr_status status = g->tier ? CR_OK : cr_tier_start(a.u.graph, ways, &g->tier);
-    if (status) return cr_py_raise(status);
+    if (!g->tier && examples && PyTuple_GET_SIZE(which)) {
+        if (freeze(g, a.u.graph, ways, which, examples)) return NULL;
+    } else if (!g->tier) {
+        cr_status status = cr_tier_start(a.u.graph, ways, &g->tier);
+        if (status) return cr_py_raise(status);
+    }
     PyThreadState *thread = PyEval_SaveThread();
     if (wait) cr_tier_wait(g->tier);
     PyEval_RestoreThread(thread);
@@ -598,19 +641,22 @@ static PyObject *get_tier(PyObject *self, void *unused) {
 }
 
 static PyObject *wait_for(PyObject *self, PyObject *unused) {
-    py_torch_graph *g = (py_torch_graph *)self;
+    cr_tier *tier = ((py_torch_graph *)self)->tier;
     (void)unused;
+    if (!tier) Py_RETURN_NONE;
+    cr_tier_retain(tier);
     PyThreadState *thread = PyEval_SaveThread();
-    if (g->tier) cr_tier_wait(g->tier);
+    cr_tier_wait(tier);
     PyEval_RestoreThread(thread);
+    cr_tier_release(tier);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
     { "_wait", wait_for, METH_NOARGS, "Waits until native code that is being built is there." },
     { "_build", build, METH_VARARGS,
-      "_build(graph, wait, ways=1): native code of it, which calls use once it is there; ways: as emit/tier.h has "
-      "it." },
+      "_build(graph, wait, ways=1, weights=(), examples=()): native code of it, which calls use once it is there, made "
+      "with these inputs as the examples are; ways: as emit/tier.h has it." },
     { NULL, NULL, 0, NULL },
 };
 static PyMemberDef members[] = {
@@ -641,33 +687,7 @@ static PyTypeObject graph_type = {
     .tp_getset = attributes,
 };
 
-/* _graph_from_json(text): a graph and the ranges of its symbols, written as archives have them. */
-static PyObject *graph_from_json(PyObject *module, PyObject *text) {
-    Py_ssize_t n;
-    const char *utf8 = PyUnicode_AsUTF8AndSize(text, &n);
-    cr_graph *g = NULL;
-    (void)module;
-    if (!utf8) return NULL;
-    cr_status status = cr_graph_from_json(utf8, (size_t)n, &g);
-    return status ? cr_py_raise(status) : cr_py_graph_new(g);
-}
-
-/* _graph_draws(graph): does some op of it draw random numbers? */
-static PyObject *graph_draws(PyObject *module, PyObject *graph) {
-    cr_arg a;
-    (void)module;
-    if (!cr_py_graph_read(graph, &a)) return PyErr_Format(PyExc_TypeError, "_graph_draws() takes a Graph");
-    return PyBool_FromLong(cr_tier_draws(a.u.graph));
-}
-
-static PyMethodDef functions[] = {
-    { "_graph_draws", graph_draws, METH_O, "_graph_draws(graph): does some op of it draw random numbers?" },
-    { "_graph_from_json", graph_from_json, METH_O,
-      "_graph_from_json(text): a graph written with the words of archives." },
-    { NULL, NULL, 0, NULL },
-};
-
 int cr_py_torch_graph_init(PyObject *module) {
-    if (PyType_Ready(&graph_type) || PyModule_AddFunctions(module, functions)) return -1;
+    if (PyType_Ready(&graph_type)) return -1;
     return PyModule_AddObjectRef(module, "_TorchGraph", (PyObject *)&graph_type);
 }

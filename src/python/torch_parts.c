@@ -1,6 +1,8 @@
-/* torch_parts.c: graphs made of captured ones: with further outputs, or a run of their nodes alone. */
+/* torch_parts.c: graphs made of captured ones: with further outputs, or a run of their nodes alone; and of text. */
 #include "python/torch_tensor.h"
 
+#include "emit/tier.h"
+#include "export/program.h"
 #include "graph/graph.h"
 
 static uint32_t find_value(const cr_graph *g, PyObject *name) {
@@ -103,7 +105,31 @@ static PyObject *graph_part(PyObject *module, PyObject *args) {
     return NULL;
 }
 
+/* ---- graphs by themselves ---- */
+
+/* _graph_from_json(text): a graph and the ranges of its symbols, written as archives have them. */
+static PyObject *graph_from_json(PyObject *module, PyObject *text) {
+    Py_ssize_t n;
+    const char *utf8 = PyUnicode_AsUTF8AndSize(text, &n);
+    cr_graph *g = NULL;
+    (void)module;
+    if (!utf8) return NULL;
+    cr_status status = cr_graph_from_json(utf8, (size_t)n, &g);
+    return status ? cr_py_raise(status) : cr_py_graph_new(g);
+}
+
+/* _graph_draws(graph): does some op of it draw random numbers? */
+static PyObject *graph_draws(PyObject *module, PyObject *graph) {
+    cr_arg a;
+    (void)module;
+    if (!cr_py_graph_read(graph, &a)) return PyErr_Format(PyExc_TypeError, "_graph_draws() takes a Graph");
+    return PyBool_FromLong(cr_tier_draws(a.u.graph));
+}
+
 static PyMethodDef functions[] = {
+    { "_graph_draws", graph_draws, METH_O, "_graph_draws(graph): does some op of it draw random numbers?" },
+    { "_graph_from_json", graph_from_json, METH_O,
+      "_graph_from_json(text): a graph written with the words of archives." },
     { "_graph_giving", graph_giving, METH_VARARGS,
       "_graph_giving(graph, names): the same graph with these values as further outputs." },
     { "_graph_part", graph_part, METH_VARARGS,

@@ -7,6 +7,7 @@ typedef struct layout {
     int64_t impl;                         /* in the object: the structure */
     int64_t keys, rank, sizes, dtype, storage, offset; /* in the structure */
     int64_t data;                         /* in the storage */
+    int64_t counter, version;             /* in the structure: the counter of writes, or NULL; in that one */
     uint64_t plain;                       /* the bits of `keys` that tensors may have which are just memory */
     int8_t dtypes[64];                    /* by torch's number; -1: unknown */
 } layout;
@@ -17,7 +18,7 @@ static struct { /* once: told when torch is first used */
     PyObject *capsule, *empty;
     const dl_exchange *exchange;          /* of the capsule; NULL: there is none, or it is not to be used */
     PyObject *dtypes[CR_DTYPE_COUNT];
-    PyObject *is_neg, *is_conj, *resolve_neg, *resolve_conj, *detach, *clone; /* names */
+    PyObject *is_neg, *is_conj, *resolve_neg, *resolve_conj, *detach, *clone, *version, *is_inference; /* names */
     layout layout;
 } torch;
 
@@ -156,6 +157,24 @@ bool cr_torch_is_plain(PyObject *o) {
     return plain;
 }
 
+int cr_torch_version(PyObject *o, uint64_t *out) {
+    *out = 0;
+    if (torch.layout.found && is_plain_class(o)) {
+        const char *impl = *(char *const *)((char *)o + torch.layout.impl);
+        const char *counter = *(char *const *)(impl + torch.layout.counter);
+        if (counter) *out = *(const uint32_t *)(counter + torch.layout.version);
+        return 0;
+    }
+    int uncounted = asks(o, torch.is_inference);
+    if (uncounted) return uncounted < 0 ? -1 : 0;
+    PyObject *number = PyObject_GetAttr(o, torch.version);
+    if (number) *out = PyLong_AsUnsignedLongLong(number);
+    Py_XDECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+PyObject *cr_torch_detached(PyObject *o) { return PyObject_CallMethodNoArgs(o, torch.detach); }
+
 static void leave(void *user, void *data) { (void)user, (void)data; } /* somebody else's memory */
 
 cr_status cr_torch_tensor(const cresset_value *v, cr_tensor **out) {
@@ -215,7 +234,7 @@ static int set_names(void) {
     static const struct { PyObject **at; const char *text; } names[] = {
         { &torch.is_neg, "is_neg" },         { &torch.is_conj, "is_conj" }, { &torch.resolve_neg, "resolve_neg" },
         { &torch.resolve_conj, "resolve_conj" }, { &torch.detach, "detach" },
-        { &torch.clone, "clone" },
+        { &torch.clone, "clone" },           { &torch.version, "_version" }, { &torch.is_inference, "is_inference" },
     };
     for (size_t i = 0; i < CR_COUNT(names); i++)
         if (!*names[i].at && !(*names[i].at = PyUnicode_InternFromString(names[i].text))) return -1;
@@ -241,20 +260,20 @@ static PyObject *setup(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* _torch_layout(impl, keys, rank, sizes, dtype, storage, offset, data, plain, {number: dtype}); no arguments: the
- * offsets are not used. */
+/* _torch_layout(impl, keys, rank, sizes, dtype, storage, offset, data, counter, version, plain, {number: dtype}); no
+ * arguments: the offsets are not used. */
 static PyObject *set_layout(PyObject *module, PyObject *args) {
     PyObject *dtypes, *number, *dtype;
     Py_ssize_t at = 0;
-    long long o[8];
+    long long o[10];
     unsigned long long plain;
     (void)module;
     torch.layout.found = false;
     if (!PyTuple_GET_SIZE(args)) Py_RETURN_NONE;
-    if (!PyArg_ParseTuple(args, "LLLLLLLLKO!:_torch_layout", &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6], &o[7],
-                          &plain, &PyDict_Type, &dtypes))
+    if (!PyArg_ParseTuple(args, "LLLLLLLLLLKO!:_torch_layout", &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6],
+                          &o[7], &o[8], &o[9], &plain, &PyDict_Type, &dtypes))
         return NULL;
-    layout l = { true, o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], plain, { 0 } };
+    layout l = { true, o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], o[8], o[9], plain, { 0 } };
     memset(l.dtypes, -1, sizeof l.dtypes);
     while (PyDict_Next(dtypes, &at, &number, &dtype)) {
         long index = PyLong_AsLong(number);
@@ -277,6 +296,12 @@ PyObject *cr_torch_numbers(const int64_t *at, int n) {
     return o;
 }
 
+static PyObject *version_shown(PyObject *module, PyObject *o) {
+    uint64_t version;
+    (void)module;
+    return cr_torch_version(o, &version) ? NULL : PyLong_FromUnsignedLongLong(version);
+}
+
 /* _torch_read(tensor): (address, dtype, sizes, strides, whether by the offsets), as calls read it. */
 static PyObject *read_shown(PyObject *module, PyObject *o) {
     cresset_value v;
@@ -296,6 +321,7 @@ static PyMethodDef functions[] = {
       "_torch_setup(Tensor, Parameter, capsule, empty, dtypes): what is needed of torch." },
     { "_torch_layout", set_layout, METH_VARARGS, "_torch_layout(...): where in a tensor its numbers lie." },
     { "_torch_read", read_shown, METH_O, "_torch_read(tensor): (address, dtype, sizes, strides, by the layout)." },
+    { "_torch_version", version_shown, METH_O, "_torch_version(tensor): how often it was written, as calls read it." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -20,6 +20,9 @@ int cr_torch_read(PyObject *o, cresset_value *out, PyObject **kept);
 bool cr_torch_peek(PyObject *o, cresset_value *out);
 /* Is its memory what its elements are, without a minus or conjugation to be carried out? Never fails. */
 bool cr_torch_is_plain(PyObject *o);
+/* How often it was written, by what counts that; 0 of inference tensors, which do not. -1: exception. */
+int cr_torch_version(PyObject *o, uint64_t *out);
+PyObject *cr_torch_detached(PyObject *o); /* another tensor on the same memory. NULL: exception */
 /* A tensor of ours on memory that is somebody else's, who must outlive it. And is it such a one? */
 CR_NODISCARD cr_status cr_torch_tensor(const cresset_value *v, cr_tensor **out);
 bool cr_torch_is_borrowed(const cr_tensor *t);

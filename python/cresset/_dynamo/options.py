@@ -4,6 +4,7 @@ arguments, as they are.
     compile(f, mode="reduce-overhead")          every call on the caller's thread alone
     compile(f, mode="max-autotune")             for this processor, with the number of threads that is quickest
     compile(f, options={"cpp.threads": 2})
+    compile(f, options={"freeze": True})        inference with the weights as they are: constants, packed ahead
 """
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any, Callable
 __all__ = ["arguments", "list_mode_options", "list_options", "ways"]
 
 # bits of src/emit/tier.h: CR_TIER_*
-_NATIVE, _OWN, _TUNE, _WAIT, _THREADS_AT = 1, 2, 4, 8, 8
+_NATIVE, _OWN, _TUNE, _WAIT, _FREEZE, _THREADS_AT = 1, 2, 4, 8, 16, 8
 _MOST_THREADS = 1024
 
 _MODES: dict[str, dict[str, Any]] = {
@@ -41,6 +42,7 @@ def _is_bool(value: Any) -> bool:
 _OPTIONS: dict[str, tuple[Any, Callable[[Any], bool], str, Callable[[Any], int]]] = {
     "cpp.threads": (-1, _is_threads, f"a number of threads, 1 to {_MOST_THREADS}, or -1: all",
                     lambda value: (value << _THREADS_AT) if value > 0 else 0),
+    "freeze": (False, _is_bool, "a bool", _switch(_FREEZE)),
     "max_autotune": (False, _is_bool, "a bool", _switch(_OWN | _TUNE)),
     "target": ("multi", lambda value: value in ("multi", "native"),
                "'multi', any processor of this machine's kind, or 'native', those like this one",

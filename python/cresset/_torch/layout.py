@@ -57,6 +57,7 @@ def _find() -> tuple[Any, ...]:
     data = next(o for o in range(0, 128, 8) if all(
         _word(t.untyped_storage()._cdata + o) == ctypes.addressof(m) for t, m in zip(held, memory)))
     number = _find_dtype()
+    counter, version = _find_version(storage)
     allowed = 0
     for t in (*plain, *held, torch.zeros(3, requires_grad=True), torch.nn.Parameter(torch.zeros(2))):
         allowed |= _keys(t)
@@ -70,7 +71,26 @@ def _find() -> tuple[Any, ...]:
     numbers = {_half(torch.zeros(1, dtype=d)._cdata + number): mine for mine, d in ours.items()}
     if len(numbers) != len(ours):
         raise LookupError("dtypes")
-    return impl, keys, rank, sizes, number, storage, offset, data, allowed, numbers
+    return impl, keys, rank, sizes, number, storage, offset, data, counter, version, allowed, numbers
+
+
+def _find_version(storage: int) -> tuple[int, int]:
+    """The pointer that a tensor shares with its views and with no other tensor, that is not its storage's, and that
+    inference tensors lack: the counter of writes. And where in that the number is."""
+    first, second = torch.zeros(4), torch.zeros(5)
+    for t, writes in ((first, 3), (second, 7)):
+        for _ in range(writes):
+            t.add_(1)
+    alike = [(first, first[1:]), (first, first.detach()), (second, second.view(5, 1))]
+    with torch.inference_mode():
+        uncounted = torch.zeros(3)
+    found = [at for at in range(0, _WORDS * 8, 8) if at != storage and not _word(uncounted._cdata + at)
+             and all(_word(a._cdata + at) == _word(b._cdata + at) >= 4096 for a, b in alike)
+             and _word(first._cdata + at) != _word(second._cdata + at)]
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} places for the counter of writes")
+    counters = [(_word(t._cdata + found[0]), t._version) for t in (first, second)]
+    return found[0], _only(counters, 4, lambda address: ctypes.c_uint32.from_address(address).value, 24)
 
 
 def _half(address: int) -> int:
@@ -119,12 +139,13 @@ def _samples(n: int) -> Iterable[torch.Tensor]:
             q.resize_(20)
             yield q
             yield torch.zeros(3).share_memory_()
+            yield torch.zeros(9).add_(1)[i % 9:].mul_(2)
 
 
 def _agrees(t: torch.Tensor) -> bool:
     ours = crossing.dtypes()
     address, dtype, sizes, strides, found = _C._torch_read(t)
-    if t.numel() and address != t.data_ptr():
+    if (t.numel() and address != t.data_ptr()) or _C._torch_version(t) != t._version:
         return False
     return found and ours[dtype] is t.dtype and sizes == tuple(t.shape) and strides == t.stride()
 

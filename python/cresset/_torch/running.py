@@ -144,11 +144,11 @@ def _new(at: int, meta: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _compile(graph: Any, ninputs: int, results: Iterable[tuple[Any, ...]], native: int,
-             written: tuple[int, ...] = ()) -> Any:
+             written: tuple[int, ...] = (), weights: tuple[int, ...] = (), examples: tuple[Any, ...] = ()) -> Any:
     made = _C._TorchGraph(graph, ninputs, tuple(range(ninputs)), (), tuple(results),
                           torch.default_generator if _C._graph_draws(graph) else None, None, written)
     if native:
-        made._build(graph, False, native)
+        made._build(graph, False, native, weights, examples)
     return made
 
 
@@ -156,9 +156,11 @@ class Plan:
     """What is done with a graph: `code` gives its own results; `outputs` says what each output of the program is.
 
     ("result", k) of the code's; ("input", i) itself; ("view", "input" or "result", k, place, the detach() it is a view
-    of with that one's place, or None, keeps its history?, how it is taken). A place: sizes, strides, offset."""
+    of with that one's place, or None, keeps its history?, how it is taken). A place: sizes, strides, offset.
+    `weights`: inputs that native code may be made with, as the examples are."""
 
-    def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: int):
+    def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: int,
+                 weights: Iterable[int] = ()):
         self.shape = shape = Shape(graph)
         self.given = len(shape.outputs)  # what the program gets; behind it, what some of that are views of
         self._check_kinds()
@@ -178,6 +180,8 @@ class Plan:
         self.graph, self.mutated = form or (graph, ())
         self.recorded = graph
         self._check_writes(examples)
+        self.examples = examples if weights else ()
+        self.weights = tuple(i for i in weights if i not in self.mutated)
         self.functional = Shape(self.graph) if form else shape
         self.live: set[int] = set()
         if self.wanted:
@@ -291,7 +295,10 @@ class Plan:
 
     def inference(self) -> Any:
         rows = self.results(self.functional) + self.sizes.rows()
-        return _compile(self.graph, len(self.shape.inputs), rows, self.native, self.mutated)
+        code = _compile(self.graph, len(self.shape.inputs), rows, self.native, self.mutated, self.weights,
+                        self.examples)
+        self.examples = ()
+        return code
 
     def is_plain(self) -> bool:
         """Are the code's results the outputs?"""
@@ -642,14 +649,14 @@ def callable_of(plan: Plan) -> Any:
     return code if plan.is_plain() else _with_epilogue(plan, code)
 
 
-def build(graph: Any, examples: tuple[Any, ...], records: bool, native: int) -> Any:
+def build(graph: Any, examples: tuple[Any, ...], weights: list[int], records: bool, native: int) -> Any:
     """The callable for a captured graph: takes its inputs, gives a list of its outputs. NotImplementedError: the call
-    runs plain, for that reason."""
+    runs plain, for that reason. `weights`: inputs that native code may be made with."""
     from cresset._torch import opaque, stages
     try:
         if opaque.names_in(graph.nodes):
-            return stages.build(graph, examples, records, native)
-        return callable_of(Plan(graph, examples, records, native))
+            return stages.build(graph, examples, weights, records, native)
+        return callable_of(Plan(graph, examples, records, native, weights))
     except (NotImplementedError, MemoryError):
         raise
     except Exception as error:  # whatever refuses the graph: the program itself is not at fault

@@ -45,12 +45,13 @@ def _like(meta: dict[str, Any], wants: bool) -> torch.Tensor:
 
 
 class Stages:
-    def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: int):
+    def __init__(self, graph: Any, examples: tuple[Any, ...], weights: list[int], records: bool, native: int):
         self.graph, self.records, self.native = graph, records, native
         self.shape = shape = Shape(graph)
         if shape.varies or any(node["kind"] == "get_attr" for node in graph.nodes):
             raise NotImplementedError("an op that only torch has is called in a graph of open sizes or constants")
         self.stages: list[Any] = []
+        self.weights = {shape.inputs[i] for i in weights}
         for at, node in enumerate(graph.nodes):
             if node["kind"] == "call":
                 self._add(at, node)
@@ -105,7 +106,8 @@ class Stages:
                 examples.update((n, metas[n]) for n in stage.results)
                 continue
             part = _C._graph_part(self.graph, stage.first, stage.last, tuple(stage.inputs), tuple(stage.outputs))
-            plan = Plan(part, tuple(examples[n] for n in stage.inputs), self.records, self.native)
+            weights = [i for i, name in enumerate(stage.inputs) if name in self.weights]
+            plan = Plan(part, tuple(examples[n] for n in stage.inputs), self.records, self.native, weights)
             stage.run = callable_of(plan)
             self.codes += stage.run._codes if hasattr(stage.run, "_codes") else [stage.run]
             for k, name in enumerate(stage.outputs):
@@ -119,9 +121,9 @@ class Stages:
         return [values[name] for name in self.shape.outputs]
 
 
-def build(graph: Any, examples: tuple[Any, ...], records: bool, native: int) -> Any:
+def build(graph: Any, examples: tuple[Any, ...], weights: list[int], records: bool, native: int) -> Any:
     crossing.prepare()
-    stages = Stages(graph, examples, records, native)
+    stages = Stages(graph, examples, weights, records, native)
 
     def run(*inputs: Any) -> list[Any]:
         return stages(*inputs)

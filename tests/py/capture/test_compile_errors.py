@@ -109,7 +109,7 @@ X = cresset.ones(2, 3)
 ERRORS = {
     "E1 options": (lambda: cresset.compile(add_one, options=3), TypeError, ["options", "int"], ["a dict of names"]),
     "E1 unknown option": (lambda: cresset.compile(add_one, options={"fast": 1}), RuntimeError, ["'fast'"],
-                          ["there are 'cpp.threads', 'max_autotune', 'target', 'triton.cudagraphs', 'wait'"]),
+                          ["there are 'cpp.threads', 'freeze', 'max_autotune', 'target', 'triton.cudagraphs', 'wait'"]),
     "E1 an option nearly": (lambda: cresset.compile(add_one, options={"max_autotun": True}), RuntimeError,
                             ["'max_autotun'"], ["did you mean 'max_autotune'?"]),
     "E1 an option's value": (lambda: cresset.compile(add_one, options={"max_autotune": 1}), RuntimeError,
