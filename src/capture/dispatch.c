@@ -555,7 +555,7 @@ static PyObject *call_plain(cr_dispatcher *d, PyObject *function, PyObject *cons
 }
 
 static PyObject *raise_unsupported(const cr_dispatcher *d, const cr_entry *e) {
-    return PyErr_Format(d->unsupported,
+    return PyErr_Format(e->error ? e->error : d->unsupported,
                         "%U%V\n  fullgraph=True asks for one graph of the whole call; without it, such "
                         "calls run plain",
                         e->reason, e->callers, "");

@@ -664,7 +664,7 @@ cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code) {
         c->where = PyUnicode_FromFormat("%U:%d in %U", code->co_filename, code->co_firstlineno, code->co_qualname);
     if (c->reason && c->where) e->reason = PyUnicode_FromFormat("%U: %U", c->where, c->reason);
     if (c->reason && !e->reason) return cr_entry_release(e), NULL;
-    if (c->reason) e->callers = Py_XNewRef(c->callers);
+    if (c->reason) e->callers = Py_XNewRef(c->callers), e->error = Py_XNewRef(c->error);
     cr_guards swap = e->guards;
     e->guards = c->guards;
     c->guards = swap;
@@ -688,6 +688,7 @@ void cr_entry_release(cr_entry *e) {
     PyMem_Free(e->weights);
     Py_XDECREF(e->reason);
     Py_XDECREF(e->callers);
+    Py_XDECREF(e->error);
     Py_XDECREF(e->compiled);
     cr_tier_release(e->tier);
     PyMem_Free(e);

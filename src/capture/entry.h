@@ -47,6 +47,7 @@ typedef struct cr_entry {
     uint64_t ambient;     /* its word when it was captured */
     cr_guards guards;
     PyObject *reason;     /* str: why the call runs plain; NULL: it is captured */
+    PyObject *error;      /* the class that fullgraph raises for it; NULL: Unsupported */
     PyObject *callers;    /* str or NULL: from where the code was called that the reason names */
     cr_graph *graph;      /* NULL: nothing is computed */
     cr_plan *plan;

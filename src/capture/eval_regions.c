@@ -85,10 +85,9 @@ static bool fingerprint(const cr_capture *c, const cr_arguments *a, uint64_t *pr
     return !w.unknown;
 }
 
-int cr_call_region(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a) {
+static int call_region(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a) {
     PyFunctionObject *function = (PyFunctionObject *)cr_real(token);
     uint64_t before, after;
-    if (c->tracer) return cr_call_run(c, f, (PyObject *)function, a);
     if (cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, (PyObject *)function)) return -1;
     if (!fingerprint(c, a, &before))
         return cr_break(c, "functions given to %U() use something that is no tensor, number or container: give them "
@@ -100,4 +99,26 @@ int cr_call_region(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_ar
     if (fingerprint(c, a, &after) && before == after) return 0;
     return cr_break(c, "a function given to %U() changes something that was there before: return the new value instead",
                     function->func_qualname);
+}
+
+/* What fullgraph raises for a region that cannot be. */
+static void set_error(cr_capture *c) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *module = PyImport_ImportModule("cresset._dynamo.exc");
+    PyObject *theirs = module ? PyObject_GetAttrString(module, "TorchRuntimeError") : NULL;
+    bool differ = theirs && type && PyErr_GivenExceptionMatches(type, theirs);
+    const char *name = differ ? "BranchesDifferError" : "UncapturedHigherOrderOpError";
+    PyObject *error = theirs ? PyObject_GetAttrString(module, name) : NULL;
+    Py_XSETREF(c->error, error);
+    Py_XDECREF(theirs);
+    Py_XDECREF(module);
+    PyErr_Restore(type, value, traceback);
+}
+
+int cr_call_region(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a) {
+    if (c->tracer) return cr_call_run(c, f, cr_real(token), a);
+    int r = call_region(c, f, token, a);
+    if (r && !c->error) set_error(c);
+    return r;
 }

@@ -139,6 +139,7 @@ typedef struct cr_capture {
     PyObject *kept;         /* list: what addresses in maps belong to */
     PyObject *reason;       /* why it ended early; owned str */
     PyObject *where;        /* "file:line in name" */
+    PyObject *error;        /* what fullgraph raises in place of Unsupported: a class of such; owned, NULL: nothing */
     PyObject *callers;      /* from where the user's code was called that is there, a line each; set with it */
     cr_str stack;           /* the user's lines, of the op recorded last: */
     cr_position lines[CR_DEEPEST]; /* innermost first; codes are alive, `kept` has those made here */

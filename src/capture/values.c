@@ -205,6 +205,7 @@ void cr_capture_dispose(cr_capture *c) {
     Py_CLEAR(c->reason);
     Py_CLEAR(c->where);
     Py_CLEAR(c->callers);
+    Py_CLEAR(c->error);
     cr_str_dispose(&c->stack);
     if (c->plain || !c->fakes.env) return;
     if (!c->tracer) cr_trace_release(c->trace);

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["BackendCompilerFailed", "InvalidBackend", "NotCallableError", "SkipFrame", "TorchDynamoException",
-           "TorchRuntimeError", "UncapturedHigherOrderOpError", "Unsupported", "UserError", "UserErrorType"]
+__all__ = ["BackendCompilerFailed", "BranchesDifferError", "InvalidBackend", "NotCallableError", "SkipFrame",
+           "TorchDynamoException", "TorchRuntimeError", "UncapturedHigherOrderOpError", "Unsupported", "UserError",
+           "UserErrorType"]
 
 
 class UserErrorType(enum.Enum):
@@ -52,8 +53,12 @@ class TorchRuntimeError(TorchDynamoException):
     """An op fails on the fake tensors that stand for its operands."""
 
 
-class UncapturedHigherOrderOpError(TorchDynamoException):
+class UncapturedHigherOrderOpError(Unsupported):
     """A function given to cond, while_loop, map, scan or associative_scan cannot become a subgraph."""
+
+
+class BranchesDifferError(UncapturedHigherOrderOpError, TorchRuntimeError):
+    """fullgraph=True, and the branches of cond give other dtypes or shapes: in PyTorch a TorchRuntimeError."""
 
 
 class UserError(TorchDynamoException):

@@ -3,6 +3,9 @@
 The others are in test_compile_api.py (E1, E4-E6, E11, E12, O10, O11), test_dynamo_api.py (E4, E7, E8), test_modules.py
 (E2), test_dynamic.py (E9), test_regions.py (O7: side effects), ../export/test_dynamo_export.py (E10),
 ../export/test_strict.py and ../export/test_export.py (X1), ../test_library.py (O12: registering)."""
+import json
+import subprocess
+import sys
 import time
 import warnings
 
@@ -18,6 +21,7 @@ from cresset.export._trace import patch_forward
 
 pytestmark = pytest.mark.skipif(not dynamo.is_dynamo_supported(), reason="capture does not know this Python")
 HERE = "test_compile_errors.py"
+UNCAPTURED = exc.UncapturedHigherOrderOpError
 PLAIN = ["without it, such calls run plain"]
 ONE, OTHER = cresset.ones(3), [cresset.ones(1)]
 kept_out = dynamo.disable(lambda x: x * 2, reason="it talks to a server")
@@ -181,38 +185,38 @@ ERRORS = {
                        [HERE, "in breaks", "graph_break() is called: the queue is read"], PLAIN),
     "O5 a disabled function": (whole(lambda x: kept_out(x) + 1), exc.Unsupported,
                                [HERE, "<lambda>() is called, which disable()", "it talks to a server"], PLAIN),
-    "O7 structure": (choose(lambda v: (v + 1,), lambda v: v - 1), exc.Unsupported,
+    "O7 structure": (choose(lambda v: (v + 1,), lambda v: v - 1), UNCAPTURED,
                      ["UncapturedHigherOrderOpError", "cond()", "tuple", "Tensor"], ["the same structure"]),
-    "O7 dtype": (choose(lambda v: v + 1, lambda v: v.long()), exc.Unsupported, ["result 0", "f32[2, 3]", "i64[2, 3]"],
+    "O7 dtype": (choose(lambda v: v + 1, lambda v: v.long()), exc.TorchRuntimeError,
+                 ["result 0", "f32[2, 3]", "i64[2, 3]"], ["make them alike"]),
+    "O7 shape": (choose(lambda v: v + 1, lambda v: v.sum()), exc.TorchRuntimeError, ["result 0", "f32[2, 3]", "f32[]"],
                  ["make them alike"]),
-    "O7 shape": (choose(lambda v: v + 1, lambda v: v.sum()), exc.Unsupported, ["result 0", "f32[2, 3]", "f32[]"],
-                 ["make them alike"]),
-    "O7 shared memory": (choose(lambda v: v, lambda v: v * 2), exc.Unsupported,
+    "O7 shared memory": (choose(lambda v: v, lambda v: v * 2), UNCAPTURED,
                          ["result 0 of true_fn", "shares memory"], ["Return .clone()"]),
-    "O7 an input that is written": (choose(lambda v: v * 2, lambda v: v.add_(1) * 1), exc.Unsupported,
+    "O7 an input that is written": (choose(lambda v: v * 2, lambda v: v.add_(1) * 1), UNCAPTURED,
                                     ["false_fn changes its input", "add_"], ["functional form", ".clone()"]),
-    "O7 no tensor": (choose(lambda v: "a", lambda v: "b"), exc.Unsupported, ["result 0 of true_fn is 'a'"],
+    "O7 no tensor": (choose(lambda v: "a", lambda v: "b"), UNCAPTURED, ["result 0 of true_fn is 'a'"],
                      ["Return a tensor"]),
-    "O7 a body that breaks": (choose(lambda v: v + time.time(), lambda v: v), exc.Unsupported,
+    "O7 a body that breaks": (choose(lambda v: v + time.time(), lambda v: v), UNCAPTURED,
                               [HERE, "time() is called", "called at"], PLAIN),
-    "O7 a predicate": (choose(lambda v: v, lambda v: v, lambda x: x > 0), exc.Unsupported, ["pred", "[2, 3]"],
+    "O7 a predicate": (choose(lambda v: v, lambda v: v, lambda x: x > 0), UNCAPTURED, ["pred", "[2, 3]"],
                        [".any() or .all()"]),
-    "O7 no function": (choose(3, lambda v: v), exc.Unsupported, ["true_fn", "int"], ["must be callable"]),
-    "O7 operands": (whole(lambda x: cond(x.sum() > 0, add_one, add_one, x)), exc.Unsupported,
+    "O7 no function": (choose(3, lambda v: v), UNCAPTURED, ["true_fn", "int"], ["must be callable"]),
+    "O7 operands": (whole(lambda x: cond(x.sum() > 0, add_one, add_one, x)), UNCAPTURED,
                     ["operands", "a tensor of [2, 3]"], ["must be a tuple of tensors"]),
-    "O7 carried": (repeat(lambda i, v: i < 3, lambda i, v: (i + 1, v.sum())), exc.Unsupported,
+    "O7 carried": (repeat(lambda i, v: i < 3, lambda i, v: (i + 1, v.sum())), UNCAPTURED,
                    ["while_loop()", "value 1 of carried_inputs", "[2, 3]", "[]"], ["keep dtype and shape"]),
-    "O7 carried values": (repeat(lambda i, v: i < 3, lambda i, v: (i + 1,)), exc.Unsupported,
+    "O7 carried values": (repeat(lambda i, v: i < 3, lambda i, v: (i + 1,)), UNCAPTURED,
                           ["body_fn gives 1 values for 2"], ["give each of them back"]),
-    "O7 a condition": (repeat(lambda i, v: v, lambda i, v: (i + 1, v * 1)), exc.Unsupported, ["cond_fn", "[2, 3]"],
+    "O7 a condition": (repeat(lambda i, v: v, lambda i, v: (i + 1, v * 1)), UNCAPTURED, ["cond_fn", "[2, 3]"],
                        [".any() or .all()"]),
-    "O7 no end": (repeat(lambda i, v: True, lambda i, v: (i + 1, v * 1)), exc.Unsupported,
+    "O7 no end": (repeat(lambda i, v: True, lambda i, v: (i + 1, v * 1)), UNCAPTURED,
                   ["always True", "never ends"], ["compute the condition from what is carried"]),
-    "O7 lengths": (whole(lambda x: map(lambda pair: pair[0] + pair[1], (x, x[:1]))), exc.Unsupported,
+    "O7 lengths": (whole(lambda x: map(lambda pair: pair[0] + pair[1], (x, x[:1]))), UNCAPTURED,
                    ["map()", "tensor 1 has 1", "tensor 0 has 2"], ["must be equally long"]),
-    "O7 a carry alone": (whole(lambda x: scan(lambda carry, row: carry + row, x[0], x)), exc.Unsupported,
+    "O7 a carry alone": (whole(lambda x: scan(lambda carry, row: carry + row, x[0], x)), UNCAPTURED,
                          ["scan()", "combine_fn"], ["`return carry, y`"]),
-    "O7 a combined value": (whole(lambda x: associative_scan(lambda a, b: (a + b).sum(), x, 0)), exc.Unsupported,
+    "O7 a combined value": (whole(lambda x: associative_scan(lambda a, b: (a + b).sum(), x, 0)), UNCAPTURED,
                             ["associative_scan()", "value 0 of xs", "[3]", "[]"], ["keep dtype and shape"]),
     "O11 data in a whole graph": (lambda: cresset.compile(add_one, backend=asks_of_data, fullgraph=True)(X),
                                   exc.BackendCompilerFailed, ["'asks_of_data'", "u0 == 3"], []),
@@ -261,6 +265,52 @@ def test_errors_name_facts_and_remedy(what):
     assert not [words for words in facts + remedy if words not in text], text
     if kind is exc.UserError:
         assert raised.value.error_type is KINDS[what]
+
+
+THEIRS = """
+import sys, json, time, torch
+from torch._higher_order_ops import associative_scan, cond, map, scan, while_loop
+def choose(up, down, pred=lambda x: x.sum() > 0):
+    return lambda x: cond(pred(x), up, down, (x,))
+def repeat(test, body):
+    return lambda x: while_loop(test, body, (torch.tensor(0), x))
+PROGRAMS = {
+    "dtype": choose(lambda v: v + 1, lambda v: v.long()),
+    "shape": choose(lambda v: v + 1, lambda v: v.sum()),
+    "shared memory": choose(lambda v: v, lambda v: v * 2),
+    "an input that is written": choose(lambda v: v * 2, lambda v: v.add_(1) * 1),
+    "no tensor": choose(lambda v: "a", lambda v: "b"),
+    "a body that breaks": choose(lambda v: v + time.time(), lambda v: v),
+    "a predicate": choose(lambda v: v, lambda v: v, lambda x: x > 0),
+    "no function": choose(3, lambda v: v),
+    "operands": lambda x: cond(x.sum() > 0, lambda v: v, lambda v: v, x),
+    "carried": repeat(lambda i, v: i < 3, lambda i, v: (i + 1, v.sum())),
+    "carried values": repeat(lambda i, v: i < 3, lambda i, v: (i + 1,)),
+    "a condition": repeat(lambda i, v: v, lambda i, v: (i + 1, v * 1)),
+    "lengths": lambda x: map(lambda pair: pair[0] + pair[1], (x, x[:1])),
+    "a carry alone": lambda x: scan(lambda carry, row: carry + row, x[0], x),
+    "a combined value": lambda x: associative_scan(lambda a, b: (a + b).sum(), x, 0),
+}
+found = {}
+for name, program in PROGRAMS.items():
+    torch._dynamo.reset()
+    try:
+        torch.compile(program, backend="eager", fullgraph=True)(torch.ones(2, 3))
+    except Exception as error:
+        found[name] = type(error).__name__
+print(json.dumps(found))
+"""
+
+
+def test_regions_raise_what_pytorch_raises():
+    pytest.importorskip("torch", reason="the classes of errors are PyTorch's")
+    done = subprocess.run([sys.executable, "-c", THEIRS], capture_output=True, text=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == 15
+    for name, theirs in found.items():
+        with pytest.raises(exc.Unsupported) as raised:
+            ERRORS[f"O7 {name}"][0]()
+        assert theirs in [cls.__name__ for cls in raised.type.__mro__], name
 
 
 @pytest.mark.parametrize("program", [calls, breaks, formats, lambda x: kept_out(x) + 1, lambda x: unruled(x + 1)],
