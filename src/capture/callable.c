@@ -501,6 +501,15 @@ static PyObject *only_compliant(PyObject *module, PyObject *on) {
     Py_RETURN_NONE;
 }
 
+static PyObject *skip_code(PyObject *module, PyObject *code) {
+    (void)module;
+    if (!PyCode_Check(code))
+        return PyErr_Format(PyExc_TypeError, "skip_code() takes a code object, not a %s: give f.__code__",
+                            Py_TYPE(code)->tp_name);
+    if (cr_code_skip((PyCodeObject *)code)) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *set_stance(PyObject *module, PyObject *number) {
     long stance = PyLong_AsLong(number), before = cr_capture_stance;
     (void)module;
@@ -526,6 +535,7 @@ static PyMethodDef functions[] = {
       "Captures look for functions that stand in for those in C (cresset._dynamo.rules)." },
     { "_only_compliant", only_compliant, METH_O,
       "_only_compliant(on): do custom operators without the tag pt2_compliant_tag end captures?" },
+    { "_skip_code", skip_code, METH_O, "_skip_code(code): its frames run plain from now on." },
     { "_set_stance", set_stance, METH_O, "_set_stance(n): what compiled functions do; gives what they did before." },
     { "_capture_switches", (PyCFunction)(void (*)(void))set_switches, METH_VARARGS | METH_KEYWORDS,
       "_capture_switches(*, miss_once, fail_graphs, every, stamps): every guard misses once; every graph fails; "

@@ -162,6 +162,12 @@ const cr_code *cr_code_get(PyCodeObject *code) {
     return made;
 }
 
+int cr_code_skip(PyCodeObject *code) {
+    cr_code *known = (cr_code *)cr_code_get(code);
+    if (known) known->skipped = true;
+    return known ? 0 : -1;
+}
+
 Py_ssize_t cr_code_count(PyCodeObject *code, Py_ssize_t more) {
     void *known = NULL;
     if (extra_slot < 0 || PyUnstable_Code_GetExtra((PyObject *)code, extra_slot, &known)) PyErr_Clear();

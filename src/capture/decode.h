@@ -61,6 +61,7 @@ typedef struct cr_handler_range {
 typedef struct cr_code {
     int32_t count, nranges;
     Py_ssize_t entries; /* captured of it and kept, by all who compiled it; under the GIL */
+    bool skipped;       /* its frames run plain (skip_code()) */
     cr_handler_range *ranges; /* behind the instructions */
     cr_instruction at[];
 } cr_code;
@@ -71,6 +72,8 @@ const char *cr_instruction_name(int id);
 const char *cr_instruction_reason(int id); /* why capture ends before it; NULL: it is evaluated */
 /* The instructions of a code object, decoded once. Borrowed. NULL: exception. */
 const cr_code *cr_code_get(PyCodeObject *code);
+/* Its frames run plain from now on. -1: exception. */
+int cr_code_skip(PyCodeObject *code);
 /* So many more entries are kept of it; 0: asks. Gives how many there are. */
 Py_ssize_t cr_code_count(PyCodeObject *code, Py_ssize_t more);
 

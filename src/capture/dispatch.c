@@ -523,7 +523,9 @@ static bool is_off(void) {
 
 /* Nothing captured fits: may it be captured? 0: no; -1: that is an error. */
 static int may_capture(const request *r, const cr_place *p) {
-    if (run_only_depth) return 0;
+    const cr_code *code = cr_code_get((PyCodeObject *)r->cache->code);
+    if (!code) return -1;
+    if (run_only_depth || code->skipped) return 0;
     if (cr_capture_stance != CR_STANCE_FAIL_ON_MISS) return cr_capture_stance == CR_STANCE_DEFAULT;
     PyObject *why = what_failed(r, p);
     if (why)

@@ -8,16 +8,18 @@ from cresset._dynamo.backends.registry import list_backends, lookup_backend, reg
 from cresset._dynamo.explain import explain
 from cresset._dynamo.rules import (allow_in_graph, assume_constant_result, disallow_in_graph, nonstrict_trace,
                                    substitute_in_graph)
-from cresset._dynamo.optimizing import optimize, optimize_assert, remove_from_cache, reset_code, run
+from cresset._dynamo.optimizing import (_debug_get_cache_entry_list, optimize, optimize_assert, remove_from_cache,
+                                        reset_code, run, skip_code)
 from cresset._lazy import names as _names
 
-__all__ = ["allow_in_graph", "assume_constant_result", "compiled_autograd", "config", "disable",
-           "disallow_in_graph", "exc", "explain", "export", "graph_break", "is_compiling", "is_dynamo_supported",
-           "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_unbacked",
+__all__ = ["_debug_get_cache_entry_list", "allow_in_graph", "assume_constant_result", "compiled_autograd", "config",
+           "disable", "disallow_in_graph", "exc", "explain", "export", "graph_break", "is_compiling",
+           "is_dynamo_supported", "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_unbacked",
            "maybe_mark_dynamic", "nonstrict_trace", "optimize", "optimize_assert",
-           "register_backend", "remove_from_cache", "reset", "reset_code", "run", "skip", "substitute_in_graph",
-           "testing", "utils"]
-__getattr__, __dir__ = _names(globals(), {"export": "exporting", "ExportResult": "exporting"},
+           "register_backend", "remove_from_cache", "reset", "reset_code", "run", "skip", "skip_code",
+           "substitute_in_graph", "testing", "utils"]
+__getattr__, __dir__ = _names(globals(), {"export": "exporting", "ExportResult": "exporting",
+                                          "_export_to_torch_ir": "exporting"},
                               {"compiled_autograd", "testing"})
 
 

@@ -27,7 +27,8 @@ reorderable_logging_functions: set[Callable[..., Any]] = set()  # called behind 
 disable = False  # compile() gives back what it got
 suppress_errors = False  # a backend that fails: a warning, and the graph runs as it is
 verify_correctness = False  # what a backend made is compared with the graph, on copies of the first inputs
-repro_after: str | None = None  # "dynamo": a backend that fails or computes something else leaves a script
+# a script is left by a backend ("dynamo"), or a compiler of forward or backward ("aot"), that fails or is found wrong
+repro_after: str | None = None
 repro_level = 1  # 2: with the smallest graph that fails
 debug_dir_root = "cresset_debug"  # where such scripts go
 raise_on_ctx_manager_usage = True  # `with optimize(...)` raises; False: it holds for functions compiled inside
@@ -61,7 +62,7 @@ _checks: dict[str, tuple[Callable[[Any], bool], str]] = {
     "disable": (_is_switch, "True or False"),
     "suppress_errors": (_is_switch, "True or False"),
     "verify_correctness": (_is_switch, "True or False"),
-    "repro_after": (lambda value: value in (None, "dynamo"), "None or 'dynamo'"),
+    "repro_after": (lambda value: value in (None, "dynamo", "aot"), "None, 'dynamo' or 'aot'"),
     "repro_level": (lambda value: value in (1, 2), "1 or 2"),
     "debug_dir_root": (lambda value: isinstance(value, str), "the path of a folder"),
     "raise_on_ctx_manager_usage": (_is_switch, "True or False"),
@@ -70,16 +71,23 @@ _checks: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 # settings of torch._dynamo.config that have nothing to set here, and why
 _elsewhere = {
-    "allow_rnn": "recurrent layers are captured like any other",
-    "capture_dynamic_output_shape_ops": "nonzero() and its like end a capture; in exports their sizes are symbols",
-    "capture_func_transforms": "cresset.func is captured where its functions are",
-    "capture_scalar_outputs": "item() ends a capture; in exports it gives a symbol",
-    "compiled_autograd": "the backward of a compiled call is compiled with it (backend='native'); hooks run outside",
-    "guard_nn_modules": "modules are always guarded",
-    "inline_inbuilt_nn_modules": "modules are always inlined",
     "log_level": "set CRESSET_LOGS, or call cresset._logging.set_logs()",
     "optimize_ddp": "there are no distributed modules",
     "verbose": "set CRESSET_LOGS, or call cresset._logging.set_logs()",
+}
+
+
+# settings that have one value here, and why: that one is read, and may be set
+_settled: dict[str, tuple[Any, str]] = {
+    "allow_rnn": (True, "recurrent layers are captured like any other"),
+    "capture_dynamic_output_shape_ops": (False, "nonzero() and its like end a capture; in exports their sizes are "
+                                                "symbols"),
+    "capture_scalar_outputs": (False, "item() ends a capture; in exports it gives a symbol"),
+    "compiled_autograd": (False, "the backward of a compiled call is compiled with it (backend='native'), hooks and "
+                                 "what lies between such calls run as they are; cresset.func.grad or aot_function make "
+                                 "one graph of a whole step"),
+    "guard_nn_modules": (True, "modules are always guarded"),
+    "inline_inbuilt_nn_modules": (True, "modules are always inlined"),
 }
 
 
@@ -132,6 +140,8 @@ class _Config(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name in _other_names:
             return getattr(self, _other_names[name])
+        if name in _settled:
+            return _settled[name][0]
         raise _unknown(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -140,6 +150,11 @@ class _Config(types.ModuleType):
             good, expected = _checks[name]
             if not good(value):
                 raise ValueError(f"cresset._dynamo.config.{name} is {expected}, not {value!r}")
+        elif name in _settled:
+            if value is not _settled[name][0]:
+                raise NotImplementedError(f"cresset._dynamo.config.{name} is {_settled[name][0]}, not {value!r}: "
+                                          f"{_settled[name][1]}")
+            return
         elif not name.startswith("__"):
             raise _unknown(name)
         super().__setattr__(name, value)

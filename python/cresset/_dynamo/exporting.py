@@ -184,3 +184,25 @@ def _finish(work: Any, guards: list[str]) -> Any:
                         f"module:\n{places}\npass each as an argument, or mark the function that makes it with "
                         "cresset._dynamo.assume_constant_result")
     return ep
+
+
+def _export_to_torch_ir(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, dynamic_shapes: Any = None,
+                        *, preserve_module_call_signature: tuple[str, ...] = (),
+                        disable_constraint_solver: bool = False,
+                        prefer_deferred_runtime_asserts_over_guards: bool = False, restore_fqn: bool = True,
+                        _log_export_usage: bool = True, same_signature: bool = True) -> Any:
+    """f captured whole, before decompositions: a graph module of the ops that f calls, whose parameters and buffers
+    have their own names. Sizes are as they are but for those of dynamic_shapes."""
+    # unused _log_export_usage: nothing is ever sent anywhere
+    if not isinstance(args, tuple):
+        raise UserError(UserErrorType.INVALID_INPUT, f"args is a tuple of example inputs, not a {type(args).__name__}; "
+                                                     "for one input write (x,)")
+    if preserve_module_call_signature:
+        raise NotImplementedError("_export_to_torch_ir(preserve_module_call_signature=...): give it to "
+                                  "cresset.export.export, whose programs unflatten() makes modules of")
+    if not restore_fqn:
+        raise NotImplementedError("_export_to_torch_ir(restore_fqn=False): parameters and buffers keep their names")
+    return export(f, dynamic_shapes=dynamic_shapes, assume_static_by_default=True, same_signature=same_signature,
+                  disable_constraint_solver=disable_constraint_solver,
+                  prefer_deferred_runtime_asserts_over_guards=prefer_deferred_runtime_asserts_over_guards,
+                  )(*args, **(kwargs or {})).graph_module

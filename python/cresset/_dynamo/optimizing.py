@@ -9,7 +9,8 @@ from cresset import _C
 from cresset._dynamo import config
 from cresset._dynamo.exc import NotCallableError
 
-__all__ = ["OptimizeContext", "optimize", "optimize_assert", "remove_from_cache", "reset_code", "run"]
+__all__ = ["OptimizeContext", "optimize", "optimize_assert", "remove_from_cache", "reset_code", "run",
+           "skip_code"]
 
 
 class OptimizeContext:
@@ -99,6 +100,20 @@ def reset_code(code: Any) -> None:
     code = _code_of(code)
     for compiled in list(_compile._made):
         compiled._forget(code)
+
+
+def skip_code(code: types.CodeType) -> None:
+    """Frames of a code object run plain from now on, and what was captured of them is forgotten. Where another function
+    is captured that calls it, it is inlined all the same."""
+    _C._skip_code(code)
+    reset_code(code)
+
+
+def _debug_get_cache_entry_list(code: Any) -> list[dict[str, Any]]:
+    """What was captured of a code object (or of a function's), by all who compiled it: graph, guards, hits, reason."""
+    from cresset import _compile
+    code = _code_of(code)
+    return [entry for compiled in list(_compile._made) for entry in compiled._entries() if entry["code"] is code]
 
 
 def remove_from_cache(f: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 from cresset import _C
 
-__all__ = ["minimise", "write"]
+__all__ = ["minimise", "real_inputs", "write"]
 
 _LINE = re.compile(r"  (%\S+?): (\S.*?) = (.*)")
 _NAME = re.compile(r"%[A-Za-z0-9_.]+")
@@ -45,6 +45,11 @@ def _random_like(kind: str) -> Any:
     if fake.dtype.is_floating_point or fake.dtype.is_complex:
         return cresset.randn(fake.shape, dtype=fake.dtype)
     return cresset.zeros(fake.shape, dtype=fake.dtype)
+
+
+def real_inputs(graph: Any) -> list[Any]:
+    """Tensors for the inputs of a graph that was made of fakes: random, integers zero."""
+    return [_random_like(kind) for _, kind in _inputs_of(str(graph))]
 
 
 def minimise(graph: Any, inputs: list[Any], fails: Callable[[Any, list[Any]], bool]) -> tuple[Any, list[Any]]:

@@ -162,9 +162,41 @@ class _Compilers:
             if compiler is nop and not self.table:
                 return None  # the interpreter, without a way through Python
             inputs = [graph._value(node["results"][0]["name"]) for node in graph.nodes if node["kind"] == "placeholder"]
-            return compiler(GraphModule.from_graph(graph), inputs)
+            return _checked(compiler, role, graph, inputs)
         finally:
             _now.number, _now.graphs = before
+
+
+def _checked(compiler: Callable[..., Any], role: str, graph: _C.Graph, inputs: list[Any]) -> Any:
+    """What the compiler makes of a part; where it fails, or (config.verify_correctness) computes something else, it
+    leaves a script as config.repro_after asks."""
+    from cresset._dynamo import config as settings
+    try:
+        made = compiler(GraphModule.from_graph(graph), inputs)
+        if settings.verify_correctness and callable(made):
+            _compare(compiler, role, graph, made)
+        return made
+    except Exception as error:
+        if settings.repro_after == "aot":
+            from cresset._dynamo import repro
+            why = f"the {role} graph: compiler {_shown(compiler)!r} raised {type(error).__name__}: {error}"
+            path = repro.write(graph, repro.real_inputs(graph), compiler, why)
+            error.args = (f"{error}\n  written to reproduce it: {path}",)
+        raise
+
+
+def _shown(compiler: Any) -> str:
+    return getattr(compiler, "__name__", type(compiler).__name__)
+
+
+def _compare(compiler: Any, role: str, graph: _C.Graph, made: Callable[..., Any]) -> None:
+    from cresset._dynamo import repro
+    from cresset._dynamo.backends.calling import differs
+    from cresset._dynamo.exc import BackendCompilerFailed
+    wrong = differs(graph.run, made, repro.real_inputs(graph))
+    if wrong:
+        raise BackendCompilerFailed(f"compiler {_shown(compiler)!r} computes something else than the {role} graph: "
+                                    f"{wrong} (config.verify_correctness)", compiler)
 
 
 # ---- functions ----

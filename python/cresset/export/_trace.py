@@ -398,3 +398,9 @@ def _register_return_types() -> None:
                                     None, None,
                                     lambda value: ([(pytree.SequenceKey(i), item) for i, item in enumerate(value)],
                                                    None)), None)
+
+
+def _export_to_torch_ir(f: Any, args: tuple[Any, ...], *rest: Any, **options: Any) -> Any:
+    """As cresset._dynamo._export_to_torch_ir, where PyTorch has it."""
+    from cresset._dynamo.exporting import _export_to_torch_ir as export_whole
+    return export_whole(f, args, *rest, **options)

@@ -286,6 +286,59 @@ def test_repro(tmp_path, monkeypatch, level):
     sys.modules.pop("picky")
 
 
+PARTS = """
+import cresset
+
+def picky(gm, inputs):
+    if any("REFUSED" in str(node.target) for node in gm.graph.nodes):
+        raise KeyError("not this one")
+    return gm
+
+def wrong(gm, inputs):
+    return lambda *args: tuple(r * 2 for r in gm(*args))
+"""
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("role, refused", [("forward", "aten.sin"), ("backward", "aten.cos")])
+def test_repro_of_a_part(tmp_path, monkeypatch, role, refused, level):
+    """repro_after="aot": the compiler of one part fails, and the script has that part's graph alone."""
+    from cresset._functorch.aot_autograd import aot_function
+    (tmp_path / "part_compilers.py").write_text(PARTS.replace("REFUSED", refused))
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("part_compilers", None)
+    import part_compilers
+    out = tmp_path / "out"
+
+    def backend(gm, example_inputs):
+        return aot_function(lambda *args: gm(*args), part_compilers.picky)
+    x = cresset.ones(3, requires_grad=True)
+    with config.patch(repro_after="aot", repro_level=level, debug_dir_root=str(out)), \
+            pytest.raises(Exception, match="written to reproduce it: .*repro_0.py"):
+        cresset.compile(lambda x: (x * 2).sin() + 1, backend=backend)(x).sum().backward()
+    script = (out / "repro_0.py").read_text()
+    assert f"the {role} graph: compiler 'picky' raised KeyError" in script
+    assert "from part_compilers import picky as backend" in script
+    if level == 2:
+        assert script.count("aten.") == 1 and refused in script
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    done = subprocess.run([sys.executable, out / "repro_0.py"], capture_output=True, text=True, env=environment)
+    assert done.returncode and "KeyError: 'not this one'" in done.stderr
+    sys.modules.pop("part_compilers")
+
+
+def test_repro_of_a_part_that_is_wrong(tmp_path, monkeypatch):
+    from cresset._functorch.aot_autograd import aot_function
+    (tmp_path / "wrong_compilers.py").write_text(PARTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    import wrong_compilers
+    with config.patch(repro_after="aot", verify_correctness=True, debug_dir_root=str(tmp_path / "out")), \
+            pytest.raises(exc.BackendCompilerFailed, match="'wrong' computes something else than the inference graph: "
+                                                           "(.|\n)*repro_0.py"):
+        aot_function(lambda x: x.sin(), wrong_compilers.wrong)(cresset.ones(3))
+    assert "from wrong_compilers import wrong as backend" in (tmp_path / "out" / "repro_0.py").read_text()
+
+
 def test_repro_of_a_wrong_result(tmp_path):
     def wrong(graph, examples):
         return lambda *args: graph.run(*args) * (2 if "sin" in str(graph) else 1)
@@ -566,8 +619,8 @@ def test_config():
         config.supress_errors = True
     with pytest.raises(ValueError, match="suppress_errors is True or False, not 3"):
         config.suppress_errors = 3
-    with pytest.raises(ValueError, match="repro_after is None or 'dynamo', not 'aot'"):
-        config.repro_after = "aot"
+    with pytest.raises(ValueError, match="repro_after is None, 'dynamo' or 'aot', not 'after'"):
+        config.repro_after = "after"
     with config.patch("recompile_limit", 3), config.patch({"repro_level": 2}):
         assert (config.recompile_limit, config.cache_size_limit, config.repro_level) == (3, 3, 2)
 

@@ -79,7 +79,7 @@ class Backend:
                 warnings.warn(f"{error}\n  it wants what there is only when the graph runs: the graph runs as it is",
                               RuntimeWarning, stacklevel=2)
                 return self._entered(own)
-            if config.repro_after and library == "cresset":
+            if config.repro_after == "dynamo" and library == "cresset":
                 from cresset._dynamo import repro
                 error.args = (f"{error.args[0]}\n  written to reproduce it: "
                               f"{repro.write(graph, example_inputs, self.function, str(error))}",)

@@ -154,6 +154,11 @@ class Module:
         finally:
             stack.leave(self)
 
+    def compile(self, *args, **kwargs):
+        """Compiles forward in place, with the arguments of cresset.compile. Hooks run around what was compiled."""
+        import cresset
+        self.__dict__["forward"] = cresset.compile(self.forward, *args, **kwargs)
+
     def _call_impl(self, *args, **kwargs):
         for key, hook in (*_global_forward_pre_hooks.items(), *self._forward_pre_hooks.items()):
             if key in self._forward_pre_hooks_with_kwargs:
