@@ -1,4 +1,4 @@
-"""./dev zoo [--seconds N] [--again] [--steps LIST] [WORD...]: architectures people use, one small model of each.
+"""./dev zoo [--seconds N] [--again] [--steps LIST] [--take FILE] [WORD...]: one small model of each architecture.
 
 For each (whose name has one of the WORDs): does PyTorch's archive load, run and compile here with matching outputs; is
 torch.compile(backend="cresset") right, in inference and for gradients; and cresset.compile()? A model runs in a child
@@ -169,7 +169,7 @@ def archive_steps(model, args, expected, row):
 
 
 def said(error):
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
 
 
 def seed():
@@ -372,9 +372,11 @@ def results(todo, until, jobs, attempt=try_model):
 
 
 def reason_of(text):
-    """The kind of a failure: what the same failures of other models have in common."""
-    text = re.sub(r"/\S*/(site-packages|sp)/|/\S*/lib/python3[^/]*/", "", text)
-    return text if len(text) < 90 else text[:87] + "..."
+    """The kind of a failure: what the same failures of other models have in common. Not where, nor what to do."""
+    text = re.sub(r"^Unsupported: (\S+:\d+ in \S+: )?", "", text)
+    text = re.split(r" fullgraph=|[:;] write it |, which ", text)[0]
+    text = re.sub(r"\S*/(site-packages|sp)/|\S*/lib/python3[^/]*/", "", text)
+    return text if len(text) < 140 else text[:137] + "..."
 
 
 def due(row, step):
@@ -462,7 +464,11 @@ def main():
     parser.add_argument("--steps", default=",".join(ALWAYS),
                         help="those of archive,backend,capture,as_torch,time that are due")
     parser.add_argument("words", nargs="*", help="only models with one of these in their name")
+    parser.add_argument("--take", action="append", metavar="FILE",
+                        help="run nothing: add the results/zoo.json of a run elsewhere to those here, write the page")
     options = parser.parse_args()
+    if options.take:
+        return take(options.take)
     import torch  # noqa: F401 - once, for all children
     import zoo_models
     makers = {name: make for name, make in zoo_models.everything().items()
@@ -473,10 +479,37 @@ def main():
         zoo_as_torch.run(makers, until, options.again)
     if steps:
         run(makers, steps, until, options.again)
+    return None
+
+
+def joined(old, row, steps):
+    """An old row with what these steps gave now."""
+    gone = {"crashed", "skipped"}.union(*(KEYS[step] for step in steps))
+    new = {key: value for key, value in old.items() if key not in gone} | row
+    return new | {"parts": sorted({*old.get("parts", []), *steps})}
+
+
+def kept():
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def keep(rows):
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
+
+
+def take(paths):
+    """The results of other runs, into ours."""
+    rows = kept()
+    for path in paths:
+        for name, row in json.loads(pathlib.Path(path).read_text()).items():
+            rows[name] = joined(rows.get(name, {}), row, row["parts"])
+    keep(rows)
+    page(rows)
 
 
 def run(makers, asked, until, again):
-    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    rows = kept()
     todo = []
     for name, make in makers.items():
         done = [] if again else rows.get(name, {}).get("parts", [])
@@ -484,14 +517,10 @@ def run(makers, asked, until, again):
         todo += [(name, make, steps)] if steps else []
     total, tried_now = len(todo), {name: steps for name, _, steps in todo}
     for number, (name, row) in enumerate(results(todo, until, JOBS), 1):
-        old = rows.get(name, {})
-        gone = {"crashed", "skipped"}.union(*(KEYS[step] for step in tried_now[name]))
-        rows[name] = {key: value for key, value in old.items() if key not in gone} | row
-        rows[name]["parts"] = sorted({*old.get("parts", []), *asked})
+        rows[name] = joined(rows.get(name, {}), row, tried_now[name])
         shown = {key: row.get(key) for key in (*STEPS, "skipped", "crashed", "seconds") if row.get(key)}
         print(f"{number}/{total}", name, shown, flush=True)
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
+        keep(rows)
     page(rows)
 
 

@@ -98,3 +98,24 @@ def test_what_torch_does_not_train_is_not_due(tmp_path, monkeypatch):
     assert "| backend, inference | differs by 1.0e+00 | timm/b |" in page
     assert "timm/b (differs by 3.0e-01)." in page and "timm/a (ValueError: labels are required)." in page
     assert "settings: timm/c." in page and "| timm | 1 | 3.00 (3.00) | 2.00 (2.00) |" in page
+
+
+def test_results_of_several_runs_become_one_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(zoo, "PAGE", tmp_path / "zoo.md")
+    monkeypatch.setattr(zoo, "RESULTS", tmp_path / "results" / "zoo.json")
+    zoo.keep({"timm/a": {"parts": ["archive", "capture"], "archive": "differs by 1.0e+00", "native": "ok",
+                         "whole": "ok", "crashed": "longer than 300 s"}})
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"timm/a": {"parts": ["archive"], "archive": "ok", "native": "ok"},
+                                 "timm/b": {"parts": ["archive"], "refused": "ValueError"}}))
+    zoo.take([other])
+    assert zoo.kept()["timm/a"] == {"parts": ["archive", "capture"], "archive": "ok", "native": "ok", "whole": "ok"}
+    assert "| timm | 2 | 1 of 1 | 1 of 1 | 0 of 0 | 0 of 0 | 1 of 1 |" in zoo.PAGE.read_text()
+
+
+def test_reasons_have_no_place_and_no_remedy():
+    said = ("Unsupported: /env/{}/models/led.py:{} in Encoder.forward: the attribute 'item' of a tensor is read "
+            "fullgraph=True asks for one graph")
+    reasons = {zoo.reason_of(said.format(*where)) for where in (("sp", 12), ("site-packages", 34))}
+    assert reasons == {"the attribute 'item' of a tensor is read"}
+    assert zoo.reason_of("differs by 1.0e+00") == "differs by 1.0e+00"
