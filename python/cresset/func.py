@@ -35,13 +35,19 @@ class _Level:
         self.entered: list[Any] = []
         self.own: list[Any] = []  # leaves that nobody else knows: entered ones without a history, seeds
         self.outside = False  # is anything recorded around the transform?
+        # In a program that is recorded nobody knows yet who wants gradients: everything that may be wanted is linked.
+        self.open = _C._is_recording()
 
     def __enter__(self) -> _Level:
-        self.outside = self.before = _C._set_grad_enabled(True)
+        self.outside = self.before = _C._quiet_grad(True)
+        if self.open:
+            _C._transform(True)
         return self
 
     def __exit__(self, *error: object) -> None:
-        _C._set_grad_enabled(self.before)
+        _C._quiet_grad(self.before)
+        if self.open:
+            _C._transform(False)
 
     def enter(self, tree: Any, what: str) -> Any:
         """The tree with tensors that this level differentiates by."""
@@ -50,7 +56,8 @@ class _Level:
                 raise RuntimeError(f"{what} contains a {type(t).__name__}: Expected all elements of it to be Tensors")
             linked = self.outside and t.requires_grad
             t = _C._vmap_lower_all(t)
-            self.entered.append(t.view_as(t) if linked else _C._vmap_require(t.detach()))
+            made = t.view_as(t) if linked or (self.open and self.outside) else t.detach()
+            self.entered.append(made if linked else _C._vmap_require(made))
             if not linked:
                 self.own.append(self.entered[-1])
             return self.entered[-1]
@@ -58,7 +65,7 @@ class _Level:
 
     def needs(self, tensors: Sequence[Any]) -> bool:
         """Is something outside interested in the derivative of these?"""
-        return self.outside and any(t.requires_grad and _C._depends(t, self.own) for t in tensors)
+        return self.outside and (self.open or any(t.requires_grad and _C._depends(t, self.own) for t in tensors))
 
     def leave(self, tree: Any) -> Any:
         """What the level gives back: without its own history, with the history outside."""
@@ -138,20 +145,24 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     """A function that returns (gradient, value), with has_aux (gradient, (value, aux))."""
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        places = _places(argnums, args)
-        with _Level() as level:
-            chosen = [level.enter(args[i], f"argument {i}") for i in places]
-            output, aux = _split_aux(func(*_replaced(args, places, chosen), **kwargs), has_aux, "grad_and_value")
-            if not _C._is_tensor(output):
-                raise RuntimeError(f"Expected f(*args) to return a Tensor, got {type(output).__name__}")
-            if output.dim():
-                raise RuntimeError(f"Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. "
-                                   "Maybe you wanted to use the vjp or jacrev APIs instead?")
-            found = level.pull([output], level.entered, [_op("ones_like")(output.detach())], level.needs([output]))
-            gradient = _shaped(argnums, _unflatten(found, [args[i] for i in places]))
-            gradient, output, aux = level.leave(gradient), level.leave(output), level.leave(aux)
-        return (gradient, (output, aux)) if has_aux else (gradient, output)
+        return _grad_and_value(func, argnums, has_aux, args, kwargs)
     return wrapper
+
+
+def _grad_and_value(func: Any, argnums: Argnums, has_aux: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    places = _places(argnums, args)
+    with _Level() as level:
+        chosen = [level.enter(args[i], f"argument {i}") for i in places]
+        output, aux = _split_aux(func(*_replaced(args, places, chosen), **kwargs), has_aux, "grad_and_value")
+        if not _C._is_tensor(output):
+            raise RuntimeError(f"Expected f(*args) to return a Tensor, got {type(output).__name__}")
+        if output.dim():
+            raise RuntimeError(f"Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. "
+                               "Maybe you wanted to use the vjp or jacrev APIs instead?")
+        found = level.pull([output], level.entered, [_op("ones_like")(output.detach())], level.needs([output]))
+        gradient = _shaped(argnums, _unflatten(found, [args[i] for i in places]))
+        gradient, output, aux = level.leave(gradient), level.leave(output), level.leave(aux)
+    return (gradient, (output, aux)) if has_aux else (gradient, output)
 
 
 def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -166,29 +177,50 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
     return wrapper
 
 
+class _Run:
+    """A function that was run, and how to go back through it, or along it."""
+
+    def __init__(self, func: Any, primals: tuple[Any, ...], has_aux: bool, name: str) -> None:
+        self.primals = primals
+        with _Level() as level:
+            chosen = [level.enter(p, f"primal {i}") for i, p in enumerate(primals)]
+            output, aux = _split_aux(func(*chosen), has_aux, name)
+            self.outputs, self.spec = _tensors(output, f"{name}(f, *primals)")
+            self.level, self.transposed = level, None
+            if name == "linearize":
+                self.transposed = _Transposed(level, self.outputs)
+            self.left, self.left_aux = level.leave(output), level.leave(aux)
+
+
+def _run(func: Any, primals: tuple[Any, ...], has_aux: bool, name: str) -> tuple[Any, Any, Any]:
+    run = _Run(func, primals, has_aux, name)
+    return run.left, run.left_aux, _C._Held(run)
+
+
+def _pull(held: Any, cotangents: Any, create_graph: bool | None) -> Any:
+    run: _Run = held.value
+    seeds, given = pytree.tree_flatten(cotangents)
+    if given != run.spec:
+        raise RuntimeError("Expected pytree structure of cotangents to be the same as pytree structure of outputs "
+                           f"to the function. cotangents: {given}, primal output: {run.spec}")
+    for i, (seed, out) in enumerate(zip(seeds, run.outputs)):
+        if not _C._is_tensor(seed) or seed.shape != out.shape:
+            raise RuntimeError(f"Expected cotangent {i} to be a Tensor of the output's shape {list(out.shape)}, "
+                               f"got {list(seed.shape) if _C._is_tensor(seed) else type(seed).__name__}")
+    with _Level() as now:
+        now.own = run.level.own
+        now.outside = now.before if create_graph is None else create_graph
+        found = run.level.pull(run.outputs, run.level.entered, seeds, now.needs([*run.outputs, *seeds]))
+        return tuple(now.leave(_unflatten(found, run.primals)))
+
+
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """(func(*primals), f) where f(cotangents) is a tuple with a gradient for each primal; with has_aux a third: aux."""
-    with _Level() as level:
-        chosen = [level.enter(p, f"primal {i}") for i, p in enumerate(primals)]
-        output, aux = _split_aux(func(*chosen), has_aux, "vjp")
-        outputs, spec = _tensors(output, "vjp(f, *primals)")
-        left, left_aux = level.leave(output), level.leave(aux)
+    left, left_aux, held = _run(func, primals, has_aux, "vjp")
 
     def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         # unused retain_graph: the graph goes with this function
-        seeds, given = pytree.tree_flatten(cotangents)
-        if given != spec:
-            raise RuntimeError("Expected pytree structure of cotangents to be the same as pytree structure of outputs "
-                               f"to the function. cotangents: {given}, primal output: {spec}")
-        for i, (seed, out) in enumerate(zip(seeds, outputs)):
-            if not _C._is_tensor(seed) or seed.shape != out.shape:
-                raise RuntimeError(f"Expected cotangent {i} to be a Tensor of the output's shape {list(out.shape)}, "
-                                   f"got {list(seed.shape) if _C._is_tensor(seed) else type(seed).__name__}")
-        with _Level() as now:
-            now.own = level.own
-            now.outside = now.before if create_graph is None else create_graph
-            found = level.pull(outputs, level.entered, seeds, now.needs([*outputs, *seeds]))
-            return tuple(now.leave(_unflatten(found, primals)))
+        return _pull(held, cotangents, create_graph)
     return (left, pull, left_aux) if has_aux else (left, pull)
 
 
@@ -207,18 +239,25 @@ def jacrev(func: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = Fa
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        places = _places(argnums, args)
-        with _Level() as level:
-            chosen = [level.enter(args[i], f"argument {i}") for i in places]
-            output, aux = _split_aux(func(*_replaced(args, places, chosen), **kwargs), has_aux, "jacrev")
-            outputs, spec = _tensors(output, "jacrev(f)")
-            graph = level.needs(outputs)
-            trees = [args[i] for i in places]
-            made = [_shaped(argnums, _unflatten(_rows(level, out, graph, chunk_size), trees)) for out in outputs]
-            made, aux = level.leave(made), level.leave(aux)
-        made = pytree.tree_unflatten(made, spec)
-        return (made, aux) if has_aux else made
+        return _jacobian(func, argnums, has_aux, "jacrev", chunk_size, args, kwargs)
     return wrapper
+
+
+def _jacobian(func: Any, argnums: Argnums, has_aux: bool, name: str, chunk_size: int | None, args: tuple[Any, ...],
+              kwargs: dict[str, Any]) -> Any:
+    places = _places(argnums, args)
+    with _Level() as level:
+        chosen = [level.enter(args[i], f"argument {i}") for i in places]
+        output, aux = _split_aux(func(*_replaced(args, places, chosen), **kwargs), has_aux, name)
+        outputs, spec = _tensors(output, f"{name}(f)")
+        graph = level.needs(outputs)
+        trees = [args[i] for i in places]
+        each = ([_rows(level, out, graph, chunk_size) for out in outputs] if name == "jacrev" else
+                _columns(_Transposed(level, outputs), outputs, graph))
+        made = [_shaped(argnums, _unflatten(one, trees)) for one in each]
+        made, aux = level.leave(made), level.leave(aux)
+    made = pytree.tree_unflatten(made, spec)
+    return (made, aux) if has_aux else made
 
 
 # ---- forwards ----
@@ -261,6 +300,10 @@ def jvp(func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any,
         has_aux: bool = False) -> Any:
     """(func(*primals), its derivative along the tangents); with has_aux a third: aux. strict: an output that does not
     depend on the primals is an error."""
+    return _jvp(func, primals, tangents, strict, has_aux)
+
+
+def _jvp(func: Any, primals: tuple[Any, ...], tangents: tuple[Any, ...], strict: bool, has_aux: bool) -> Any:
     vectors = _check_tangents(primals, tangents, "jvp(f, primals, tangents)")
     with _Level() as level:
         chosen = [level.enter(p, f"primal {i}") for i, p in enumerate(primals)]
@@ -278,21 +321,21 @@ def jvp(func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any,
     return (output, pushed, aux) if has_aux else (output, pushed)
 
 
+def _push(held: Any, tangents: tuple[Any, ...]) -> Any:
+    run: _Run = held.value
+    vectors = _check_tangents(run.primals, tangents, "linearize(f, *primals)")
+    with _Level() as now:
+        now.own = run.level.own
+        found = run.transposed.push(vectors, now.needs([*run.outputs, *vectors]))
+        return pytree.tree_unflatten(now.leave(found), run.spec)
+
+
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """(func(*primals), f) where f(*tangents) is the derivative along them: the function runs once for all tangents."""
-    with _Level() as level:
-        chosen = [level.enter(p, f"primal {i}") for i, p in enumerate(primals)]
-        output = func(*chosen)
-        outputs, spec = _tensors(output, "linearize(f, *primals)")
-        transposed = _Transposed(level, outputs)
-        left = level.leave(output)
+    left, _, held = _run(func, primals, False, "linearize")
 
     def push(*tangents: Any) -> Any:
-        vectors = _check_tangents(primals, tangents, "linearize(f, *primals)")
-        with _Level() as now:
-            now.own = level.own
-            found = transposed.push(vectors, now.needs([*outputs, *vectors]))
-            return pytree.tree_unflatten(now.leave(found), spec)
+        return _push(held, tangents)
     return left, push
 
 
@@ -316,24 +359,19 @@ def jacfwd(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        places = _places(argnums, args)
-        with _Level() as level:
-            chosen = [level.enter(args[i], f"argument {i}") for i in places]
-            output, aux = _split_aux(func(*_replaced(args, places, chosen), **kwargs), has_aux, "jacfwd")
-            outputs, spec = _tensors(output, "jacfwd(f)")
-            graph = level.needs(outputs)
-            transposed = _Transposed(level, outputs)
-            trees = [args[i] for i in places]
-            made = [_shaped(argnums, _unflatten(each, trees)) for each in _columns(transposed, outputs, graph)]
-            made, aux = level.leave(made), level.leave(aux)
-        made = pytree.tree_unflatten(made, spec)
-        return (made, aux) if has_aux else made
+        return _jacobian(func, argnums, has_aux, "jacfwd", None, args, kwargs)
     return wrapper
 
 
 def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     """A function that returns the second derivatives, forwards over backwards."""
     return jacfwd(jacrev(func, argnums), argnums)
+
+
+for _transform, _name in ((_grad_and_value, "grad"), (_run, "vjp"), (_pull, "vjp"), (_jacobian, "jacrev"),
+                          (_jvp, "jvp"), (_push, "linearize")):
+    _transform._cresset_rule = "transform"  # type: ignore[attr-defined]  # captures run them (capture/rules.c)
+    _transform.__qualname__ = _name  # for their reasons
 
 
 # ---- models ----

@@ -172,7 +172,7 @@ static cr_status run_hook(const cr_grad_hook *hook, cr_tensor **grad) {
     if (!other) return CR_OK;
     const cr_meta *m = &(*grad)->meta, *o = &other->meta;
     bool fits = m->rank == o->rank;
-    for (int d = 0; fits && d < m->rank; d++) fits = cr_dim_known(NULL, m->size[d], CR_EQ, o->size[d]) == CR_YES;
+    for (int d = 0; fits && d < m->rank; d++) fits = cr_dim_known(other->env, m->size[d], CR_EQ, o->size[d]) == CR_YES;
     if (!fits) {
         cr_tensor_release(other);
         return CR_FAIL(CR_ERUNTIME, "a hook has changed the size of the gradient");
@@ -432,7 +432,7 @@ static cr_status start_grad(const cr_backward *b, size_t i, cr_tensor **out) {
     }
     bool fits = given->meta.rank == m->rank;
     for (int d = 0; fits && d < m->rank; d++)
-        fits = cr_dim_known(NULL, given->meta.size[d], CR_EQ, m->size[d]) == CR_YES;
+        fits = cr_dim_known(given->env, given->meta.size[d], CR_EQ, m->size[d]) == CR_YES;
     if (!fits) {
         cr_str a, c;
         cr_str_init(&a);
@@ -559,7 +559,7 @@ static cr_status run(walk *w) {
 
 cr_status cr_autograd_backward(const cr_backward *b) {
     cr_ambient *ambient = cr_ambient_get(), before = *ambient;
-    if (before.mode.recorder || before.mode.fake)
+    if ((before.mode.recorder || before.mode.fake) && !before.transforms)
         return CR_FAIL(CR_ENOTIMPL, "backward() inside of a program that is being recorded is not supported");
     const struct cr_vmap *level = before.vmap ? cr__backward_level(b) : NULL;
     if (level) return cr__backward_mapped(level, b);

@@ -8,8 +8,7 @@ const cr_node_vtable *cr_grad_node_table(const cr_grad_node *n, void **user) {
 }
 
 static bool is_recorded(cr_tensor *const *inputs, uint32_t n) {
-    const cr_ambient *ambient = cr_ambient_get();
-    if (!ambient->grad || ambient->mode.recorder || ambient->mode.fake || ambient->untaped) return false;
+    if (!cr_tape_is_on()) return false;
     for (uint32_t i = 0; i < n; i++)
         if (cr_tensor_requires_grad(inputs[i])) return true;
     return false;

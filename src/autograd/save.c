@@ -15,7 +15,7 @@ cr_status cr__shape_of(const cr_tensor *t, cr_tensor **out) {
     cr_meta meta;
     cr_meta_copy(&meta, &t->meta);
     meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
-    return cr_tensor_shape(&meta, out);
+    return t->env ? cr_tensor_create_fake(t->env, &meta, out) : cr_tensor_shape(&meta, out);
 }
 
 cr_status cr__check_saved(const cr_tensor *t) {
@@ -25,14 +25,18 @@ cr_status cr__check_saved(const cr_tensor *t) {
                                 "made in inference mode. .clone() it first, or make it inside of no_grad()");
 }
 
-static cr_status save_tensor(cr_tensor *t, bool keep, cr__slot *slot, cr_tensor **out) {
+static cr_status save_tensor(cr_tensor *t, bool keep, bool argument, cr__slot *slot, cr_tensor **out) {
     if (!keep) return cr__shape_of(t, out);
     CR_TRY(cr__check_saved(t));
     slot->version = cr_tensor_version(t);
     slot->kept = true;
-    /* a leaf is held by its sink anyway, and nothing can give it a history while it requires grad */
-    bool leaf = slot->edge.node && slot->edge.node->leaf;
-    return leaf ? cr_tensor_retain(*out = t), CR_OK : cr_tensor_alias(t, out);
+    /* a leaf is held by its sink anyway, and nothing can give it a history while it requires grad; where calls are
+     * recorded, the recorder knows this argument and no alias of it */
+    bool itself = (slot->edge.node && slot->edge.node->leaf) || (argument && cr_ambient_get()->transforms);
+    if (itself) return cr_tensor_retain(*out = t), CR_OK;
+    CR_TRY(cr_tensor_alias(t, out));
+    (*out)->trace = t->trace;
+    return CR_OK;
 }
 
 typedef struct saver { cr__slot *slots; uint32_t at; bool edges; const cr_storage *written; } saver;
@@ -44,7 +48,7 @@ static cr_status save_arg(saver *s, const cr_arg *a, bool keep, cr_arg *to) {
     case CR_ARG_TENSOR: {
         cr__slot *slot = &s->slots[s->at++];
         cr_status status = s->edges ? cr__edge_of(a->u.t, &slot->edge) : CR_OK;
-        if (!status) status = save_tensor(a->u.t, keep, slot, &to->u.t);
+        if (!status) status = save_tensor(a->u.t, keep, s->edges, slot, &to->u.t);
         if (!status && keep && a->u.t->storage == s->written) slot->version--; /* the call itself wrote over it */
         if (status) *to = cr_arg_none();
         return status;
@@ -87,7 +91,7 @@ static cr_status save_all(cr_grad_node *n, const cr_arg *args, const cr_arg *res
         cr_tensor_release(n->args[0].u.t);
         cr_tensor_retain(n->args[0].u.t = before);
         n->slots[0].version = cr_tensor_version(before);
-        n->slots[0].kept = !cr_tensor_is_fake(before);
+        n->slots[0].kept = keep_args & 1;
     }
     for (uint16_t i = 0; i < n->nresults; i++)
         CR_TRY(save_arg(&out, &results[i], keep_results >> i & 1, &n->results[i]));

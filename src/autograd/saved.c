@@ -121,6 +121,7 @@ static cr_status stale(const cr_grad_node *n, const cr_tensor *t, uint64_t expec
 
 cr_status cr_autograd_alias(cr_tensor *t, cr_grad_edge history, cr_tensor **out) {
     CR_TRY(cr_tensor_on(t->storage, &t->meta, NULL, t->env, out));
+    (*out)->trace = t->trace;
     cr_status status = cr_tensor_share_version(*out, t);
     if (!status) {
         cr_grad_node_retain(history.node);
@@ -136,7 +137,8 @@ static cr_status unpack_tensor(const cr_grad_node *n, const cr__slot *slot, cons
     if (slot->packed) return cr_tensor_retain(*out = t), CR_OK; /* open_packed */
     if (slot->kept && cr_tensor_version(t) != slot->version)
         return stale(n, t, slot->version, slot >= n->outs && slot < n->outs + n->nouts);
-    if (!graph || !slot->kept || !history->node) return cr_tensor_retain(*out = t), CR_OK;
+    bool has_own = cr_ambient_get()->transforms && cr_tensor_requires_grad(t); /* it is the argument itself */
+    if (!graph || !slot->kept || !history->node || has_own) return cr_tensor_retain(*out = t), CR_OK;
     return cr_autograd_alias(t, *history, out);
 }
 

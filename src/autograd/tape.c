@@ -178,8 +178,9 @@ out:
 static cr_status call_parts(const cr_op *op, const cr_arg *args, cr_arg *results) {
     bool needs[CR_MAX_PARAMS];
     for (uint16_t i = 0; i < op->schema.nparams; i++) needs[i] = cr_arg_requires_grad(&args[i]);
-    cr_call_mode *mode = &cr_ambient_get()->mode;
-    mode->depth++;
+    cr_ambient *ambient = cr_ambient_get();
+    bool hidden = !ambient->transforms; /* derivatives are of the parts: a recorder is to know those */
+    ambient->mode.depth += hidden;
     cr_status status;
     if (op->variant == CR_FUNCTIONAL) {
         status = cr_train_expand(cr_exec_emitter(), op, args, needs, results);
@@ -196,7 +197,7 @@ static cr_status call_parts(const cr_op *op, const cr_arg *args, cr_arg *results
         }
         cr_results_release(made, op->base->schema.nreturns);
     }
-    mode->depth--;
+    ambient->mode.depth -= hidden;
     return status ? cr_error_context(status, "%s", op->schema.name) : CR_OK;
 }
 
@@ -230,7 +231,8 @@ static cr_status call_set(const cr_op *op, const cr_arg *args, cr_arg *results) 
 static cr_status tape_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
     static const cr_op *detach;
     cr_env *env = NULL;
-    if (cr_args_have_fake(args, op->schema.nparams, &env)) return cr_call_untaped(op, args, results);
+    bool fake = !cr_ambient_get()->transforms && cr_args_have_fake(args, op->schema.nparams, &env);
+    if (fake) return cr_call_untaped(op, args, results);
     if (op->variant == CR_OUT) return cr__refuse_out(op);
     if (!detach) __atomic_store_n(&detach, cr_op_find("aten::detach"), __ATOMIC_RELAXED);
     if (op->variant == CR_INPLACE && op->base == detach) return detach_self(op, args, results);

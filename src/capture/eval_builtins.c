@@ -615,7 +615,22 @@ static int make_exception(cr_capture *c, cr_call_frame *f, PyObject *type, const
     for (Py_ssize_t k = 0; k < a->n && PyErr_GivenExceptionMatches(type, PyExc_OSError); k++)
         if (!cr_is_constant(a->at[k])) return refuse(c, type, " on something that is no constant");
     PyObject *made = cr_exception_value(c, PyObject_Vectorcall(type, a->at, (size_t)a->n, NULL));
+    for (Py_ssize_t k = 0; made && a->kwnames && k < PyTuple_GET_SIZE(a->kwnames); k++) { /* not made again: noted */
+        PyObject *attributes = ((cr_token *)made)->attributes;
+        if (PyDict_SetItem(attributes, PyTuple_GET_ITEM(a->kwnames, k), a->at[a->n + k])) Py_CLEAR(made);
+    }
     return made ? cr_push(f, made), 0 : -1;
+}
+
+/* AttributeError(text, name=..., obj=...): what tells a traceback more. */
+static bool takes_keywords(PyObject *type, PyObject *names) {
+    for (Py_ssize_t k = 0; names && k < PyTuple_GET_SIZE(names); k++) {
+        PyObject *name = PyTuple_GET_ITEM(names, k);
+        if (type != PyExc_AttributeError || (PyUnicode_CompareWithASCIIString(name, "name") &&
+                                             PyUnicode_CompareWithASCIIString(name, "obj")))
+            return false;
+    }
+    return true;
 }
 
 /* tensor([1, 2]): made now, a constant of the graph; every call gets a copy of it. */
@@ -684,7 +699,8 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     int foreign = cr_call_foreign(c, f, callable, &a);
     if (foreign < 1) return foreign;
     if (is_new(callable)) return call_new(c, f, callable, &a);
-    if (PyExceptionClass_Check(callable) && !kwnames) return make_exception(c, f, callable, &a);
+    if (PyExceptionClass_Check(callable) && takes_keywords(callable, kwnames))
+        return make_exception(c, f, callable, &a);
     int op = is_op(c, callable);
     if (op < 0) return -1;
     if (op || is_tensor_method(callable, &a)) {

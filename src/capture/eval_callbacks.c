@@ -18,9 +18,18 @@ static void callback_dealloc(PyObject *self) {
 static PyObject *callback_call(PyObject *self, PyObject *args, PyObject *kwargs) {
     callback *b = (callback *)self;
     cr_capture *c = b->capture;
-    PyObject *result = NULL;
-    if (kwargs && PyDict_GET_SIZE(kwargs)) cr_break(c, "C code calls a function with keywords");
-    else result = cr_call_now(c, c->frame, b->function, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args), NULL);
+    Py_ssize_t n = PyTuple_GET_SIZE(args), nkw = kwargs ? PyDict_GET_SIZE(kwargs) : 0, k = 0;
+    PyObject *result = NULL, *names = nkw ? PyTuple_New(nkw) : NULL, *key, *value;
+    PyObject **values = PyMem_Malloc((size_t)(n + nkw + 1) * sizeof *values);
+    if (!values || (nkw && !names)) PyErr_NoMemory();
+    else {
+        for (; k < n; k++) values[k] = PyTuple_GET_ITEM(args, k);
+        for (Py_ssize_t at = 0; nkw && PyDict_Next(kwargs, &at, &key, &value); values[k++] = value)
+            PyTuple_SET_ITEM(names, k - n, Py_NewRef(key));
+        result = cr_call_now(c, c->frame, b->function, values, n, names);
+    }
+    PyMem_Free(values);
+    Py_XDECREF(names);
     return result ? result : cr_fail_in_c(c);
 }
 

@@ -1,9 +1,12 @@
-/* eval_regions.c: cond(), while_loop(), map(), scan(), associative_scan() in a captured program.
+/* eval_regions.c: cond(), while_loop(), map(), scan(), associative_scan(), checkpoint() in a captured program, and the
+ * transforms of func (grad and its like, vmap).
  *
  * CPython runs them on the fakes, which records their bodies; those are the program's functions, evaluated. A body is
- * evaluated once, whether and however often it is run: so it may change nothing that was there before it. */
+ * evaluated once, whether and however often it is run: so it may change nothing that was there before it. What a
+ * transform runs has tensors that are another's outside of it: it must not leave one anywhere either. */
 #include "capture/evaluate.h"
 
+#include "graph/writes.h"
 #include "python/py.h"
 
 typedef struct walk {
@@ -49,6 +52,7 @@ static void look_at(walk *w, PyObject *value) {
     note(w, value, 0);
     if (!value || w->unknown || (cr_is_token(value) && !cr_is_made(value)) || cr_is_tensor_value(value) ||
         cr_is_open(value) || cr_is_plain_constant(value) || cr_is_held_constant(value) || PyRange_Check(value) ||
+        Py_IS_TYPE(value, &cr_py_held_type) ||
         cr_map_find(&w->seen, &value, sizeof value, NULL))
         return;
     if (++w->depth > CR_MAX_NESTING || cr_map_put(&w->seen, &value, sizeof value, 0)) w->unknown = true;
@@ -77,12 +81,77 @@ static bool fingerprint(const cr_capture *c, const cr_arguments *a, uint64_t *pr
     cr_map_init(&w.seen);
     look_into_all(&w, a->at, total);
     for (size_t i = 0; i < c->reordered.n; i++) note(&w, c->reordered.at[i].call, i);
-    for (size_t i = 0; i < c->stores.n; i++) note(&w, c->stores.at[i].value, i);
+    for (size_t i = 0; i < c->stores.n; i++) { /* what is found once, and is what it always is: cached results, ops */
+        const cr_store *s = &c->stores.at[i];
+        if (s->read != CR_READ_CALLED && !Py_IS_TYPE(s->value, &cr_py_packet_type)) note(&w, s->value, i);
+    }
     for (size_t i = 0; i < c->known.n && !w.unknown; i++)
         if (c->known.at[i].before && !cr_is_unchanged(&c->known.at[i])) look_at(&w, c->known.at[i].value);
     cr_map_dispose(&w.seen);
     *print = w.print;
     return !w.unknown;
+}
+
+/* ---- tensors that are written to ---- */
+
+typedef struct writing { const cr_graph *g; uint32_t nodes, values; /* that were there before */ bool found; } writing;
+
+static cr_status see_write(void *user, const cr_node *node, uint32_t value, int kinds) {
+    writing *w = user;
+    const cr_meta *m = cr_graph_value(w->g, value)->meta;
+    (void)node, (void)kinds;
+    for (uint32_t v = 0; m && v < cr_graph_value_count(w->g) && !w->found; v++) {
+        const cr_value *other = cr_graph_value(w->g, v);
+        if (other->node == CR_NO_NODE) continue;
+        bool outside = v < w->values || cr_graph_node(w->g, other->node)->kind != CR_NODE_CALL;
+        w->found = outside && other->meta && other->meta->storage == m->storage;
+    }
+    return CR_OK;
+}
+
+/* Does a call recorded since write to memory that was there before? */
+static bool writes_outside(writing *w) {
+    for (uint32_t n = cr_graph_first(w->g); n != CR_NO_NODE && !w->found; n = cr_graph_next(w->g, n)) {
+        const cr_node *node = cr_graph_node(w->g, n);
+        if (n < w->nodes || node->kind != CR_NODE_CALL) continue;
+        if (cr_node_visit_writes(w->g, node, CR_SHARING_KNOWN, see_write, w)) return true;
+    }
+    return w->found;
+}
+
+/* ---- calls ---- */
+
+/* Arguments in a tuple, or by name in a dict, as CPython may look into them: dicts from outside unfolded. New
+ * reference. */
+static PyObject *opened(cr_capture *c, PyObject *value) {
+    if (PyDict_CheckExact(value)) {
+        PyObject *made = PyDict_New(), *key, *item;
+        for (Py_ssize_t at = 0; made && PyDict_Next(value, &at, &key, &item);) {
+            PyObject *operand = cr_operand(c, item);
+            if (!operand || PyDict_SetItem(made, key, operand)) Py_CLEAR(made);
+            Py_XDECREF(operand);
+        }
+        return made;
+    }
+    if (!PyTuple_CheckExact(value)) return Py_NewRef(value);
+    PyObject *made = PyTuple_New(PyTuple_GET_SIZE(value));
+    for (Py_ssize_t i = 0; made && i < PyTuple_GET_SIZE(value); i++) {
+        PyObject *operand = cr_operand(c, PyTuple_GET_ITEM(value, i));
+        if (operand) PyTuple_SET_ITEM(made, i, operand);
+        else Py_CLEAR(made);
+    }
+    return made;
+}
+
+static int run(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a) {
+    Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0), k = 0;
+    PyObject **given = PyMem_Calloc((size_t)total + 1, sizeof *given);
+    if (!given) return PyErr_NoMemory(), -1;
+    while (k < total && (given[k] = opened(c, a->at[k]))) k++;
+    int r = k == total ? cr_call_run(c, f, function, &(cr_arguments){ given, a->n, a->kwnames }) : -1;
+    while (k--) Py_DECREF(given[k]);
+    PyMem_Free(given);
+    return r;
 }
 
 static int call_region(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a) {
@@ -92,10 +161,15 @@ static int call_region(cr_capture *c, cr_call_frame *f, PyObject *token, const c
     if (!fingerprint(c, a, &before))
         return cr_break(c, "functions given to %U() use something that is no tensor, number or container: give them "
                            "what it holds instead", function->func_qualname);
-    if (cr_call_run(c, f, (PyObject *)function, a)) return -1;
+    const cr_graph *g = cr_trace_graph(cr_trace_current());
+    writing w = { g, cr_graph_node_limit(g), cr_graph_value_count(g), false };
+    if (run(c, f, (PyObject *)function, a)) return -1;
     if (!cr_is_known_value(cr_peek(f, 1)))
         return cr_break(c, "%U() gives something else than tensors and numbers in tuples, lists and dicts",
                         function->func_qualname);
+    if (writes_outside(&w))
+        return cr_break(c, "a function given to %U() writes to a tensor that was there before: use the functional "
+                           "form, and return the new value", function->func_qualname);
     if (fingerprint(c, a, &after) && before == after) return 0;
     return cr_break(c, "a function given to %U() changes something that was there before: return the new value instead",
                     function->func_qualname);

@@ -26,7 +26,8 @@ static PyObject *rule_of(PyObject *function) {
 bool cr_is_left_alone(PyObject *function) {
     PyObject *rule = rule_of(function);
     if (!rule) PyErr_Clear();
-    return rule && !PyUnicode_CompareWithASCIIString(rule, "leave");
+    return rule && (!PyUnicode_CompareWithASCIIString(rule, "leave") ||
+                    !PyUnicode_CompareWithASCIIString(rule, "transform")); /* run whole, or not at all */
 }
 
 /* What the program says about it; NULL: nothing. Borrowed. */
@@ -54,7 +55,7 @@ bool cr_break_as_asked(cr_capture *c, PyObject *callable, PyObject *const *args,
 
 /* Values that a function which ran by itself may leave behind. */
 static bool is_known_value(PyObject *value, int depth) {
-    if (cr_is_tensor_value(value) || cr_is_constant(value)) return true;
+    if (cr_is_tensor_value(value) || cr_is_constant(value) || Py_IS_TYPE(value, &cr_py_held_type)) return true;
     if (!depth) return false;
     if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
         for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); i++)
@@ -170,7 +171,7 @@ int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *
                     PyObject *kwnames) {
     PyObject *function = cr_real(token), *rule = c->plain ? NULL : rule_of(function), *name;
     if (!rule) return PyErr_Occurred() ? -1 : 1;
-    if (!PyUnicode_CompareWithASCIIString(rule, "region"))
+    if (!PyUnicode_CompareWithASCIIString(rule, "region") || !PyUnicode_CompareWithASCIIString(rule, "transform"))
         return cr_call_region(c, f, token, &(cr_arguments){ args, nargs, kwnames });
     if (!PyUnicode_CompareWithASCIIString(rule, "run"))
         return c->tracer ? cr_call_run(c, f, function, &(cr_arguments){ args, nargs, kwnames }) : 1;

@@ -784,12 +784,26 @@ static bool any_requires_grad(const cr_op *op, const cr_arg *args) {
     return false;
 }
 
+static cr_status call_and_record(const cr_op *op, const cr_arg *args, cr_arg *results) {
+    CR_TRY(call_unrecorded(op, args, results));
+    cr_recorder *recorder = ambient.mode.recorder;
+    if (!recorder || ambient.mode.depth) return CR_OK;
+    cr_status status = recorder->record(recorder, op, args, results);
+    if (status) cr_results_release(results, cr_result_count(op));
+    return status;
+}
+
 cr_status cr_call_untaped(const cr_op *op, const cr_arg *args, cr_arg *results) {
     bool before = ambient.untaped;
     ambient.untaped = true;
-    cr_status status = call_unrecorded(op, args, results);
+    cr_status status = call_and_record(op, args, results);
     ambient.untaped = before;
     return status;
+}
+
+bool cr_tape_is_on(void) {
+    const cr_ambient *at = &ambient;
+    return at->grad && !at->inference && !at->untaped && (at->transforms || (!at->mode.recorder && !at->mode.fake));
 }
 
 cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
@@ -809,16 +823,11 @@ cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
         cr_status status = try_parts(op, args, results, &done);
         if (done || status) return status;
     }
-    bool taped = at->grad && !at->inference && !at->untaped && !at->mode.recorder && !at->mode.fake;
-    if (taped && any_requires_grad(op, args)) {
+    if (cr_tape_is_on() && any_requires_grad(op, args)) {
         cr_tape_call *differentiates = __atomic_load_n(&tape, __ATOMIC_ACQUIRE);
         if (differentiates) return differentiates(op, args, results);
     }
-    CR_TRY(call_unrecorded(op, args, results));
-    if (!at->mode.recorder || at->mode.depth) return CR_OK;
-    cr_status status = at->mode.recorder->record(at->mode.recorder, op, args, results);
-    if (status) cr_results_release(results, cr_result_count(op));
-    return status;
+    return call_and_record(op, args, results);
 }
 
 void cr_results_release(cr_arg *results, size_t n) {

@@ -297,6 +297,7 @@ typedef cr_status cr_tape_call(const cr_op *op, const cr_arg *args, cr_arg *resu
 void cr_tape_set(cr_tape_call *call);
 /* How the tape carries an op out: nothing inside is recorded on it. */
 CR_NODISCARD cr_status cr_call_untaped(const cr_op *op, const cr_arg *args, cr_arg *results);
+bool cr_tape_is_on(void); /* are calls here asked whether an argument requires grad? */
 /* Does the tensor, or one of the list's, require grad? A view does as soon as its root does. */
 bool cr_arg_requires_grad(const cr_arg *a);
 static inline bool cr_tensor_requires_grad(const cr_tensor *t) {
@@ -344,6 +345,7 @@ typedef struct cr_ambient {
     bool placed;                    /* inside of `with device(...)`: where functions make tensors that are not told */
     cr_device place;
     bool untaped;                   /* the tape carries out an op: calls inside are not recorded, whatever grad is */
+    unsigned transforms;            /* func.grad and its like around, whose tape runs where calls are recorded, too */
     struct cr_py_tracer *tracer;    /* the export that records on this thread, which is the module stack, too */
     struct cr_py_body *body;        /* the innermost body of a region that is being recorded */
     struct cr_vmap *vmap;           /* the innermost vmap (batch.h) whose examples calls are carried out for */

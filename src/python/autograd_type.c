@@ -238,9 +238,10 @@ static PyObject *backward(PyObject *module, PyObject *args) {
                       .found = find ? found : NULL,
                       .keep = keep,
                       .graph = graph };
-    PyThreadState *thread = PyEval_SaveThread();
+    bool recorded = cr_ambient_get()->mode.recorder; /* who records a call asks Python where it comes from */
+    PyThreadState *thread = recorded ? NULL : PyEval_SaveThread();
     cr_status status = cr_autograd_backward(&b);
-    PyEval_RestoreThread(thread);
+    if (thread) PyEval_RestoreThread(thread);
     o = status ? cr_py_raise(status) : find ? take_found(found, in.n) : Py_NewRef(Py_None);
     PyMem_Free(found);
 out:

@@ -7,6 +7,8 @@
 #include "python/autograd_type.h"
 #include "python/tensor.h"
 
+#include <structmember.h>
+
 typedef struct py_node {
     PyObject_HEAD cr_grad_node *node; /* owned, but by a context; NULL: a context whose node is gone, or never was */
     bool context;
@@ -477,6 +479,59 @@ static PyObject *quiet_grad(PyObject *module, PyObject *value) {
     return PyBool_FromLong(before);
 }
 
+/* _Held(value): an object of ours that captures carry along and never look into. */
+typedef struct held { PyObject_HEAD PyObject *value; } held;
+
+static PyObject *held_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *value;
+    if (!PyArg_ParseTuple(args, "O:_Held", &value) || (kwargs && PyDict_GET_SIZE(kwargs))) return NULL;
+    held *h = PyObject_GC_New(held, type);
+    if (!h) return NULL;
+    h->value = Py_NewRef(value);
+    PyObject_GC_Track(h);
+    return (PyObject *)h;
+}
+
+static int held_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(((held *)self)->value);
+    return 0;
+}
+
+static int held_clear(PyObject *self) {
+    Py_CLEAR(((held *)self)->value);
+    return 0;
+}
+
+static void held_dealloc(PyObject *self) {
+    PyObject_GC_UnTrack(self);
+    held_clear(self);
+    PyObject_GC_Del(self);
+}
+
+static PyMemberDef held_members[] = {
+    { "value", T_OBJECT_EX, offsetof(held, value), READONLY, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+PyTypeObject cr_py_held_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._Held",
+    .tp_basicsize = sizeof(held),
+    .tp_new = held_new,
+    .tp_dealloc = held_dealloc,
+    .tp_traverse = held_traverse,
+    .tp_clear = held_clear,
+    .tp_members = held_members,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+};
+
+/* _transform(begins): one of func.grad and its like begins or ends that is recorded. */
+static PyObject *transform(PyObject *module, PyObject *begins) {
+    (void)module;
+    if (begins == Py_True) cr_ambient_get()->transforms++;
+    else cr_ambient_get()->transforms--;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
     { "_function_begin", function_begin, METH_VARARGS, NULL },
     { "_function_results", function_results, METH_VARARGS, NULL },
@@ -487,6 +542,7 @@ static PyMethodDef functions[] = {
     { "_will_run", will_run, METH_O, NULL },
     { "_increment_version", increment_version, METH_O, NULL },
     { "_quiet_grad", quiet_grad, METH_O, NULL },
+    { "_transform", transform, METH_O, NULL },
     { NULL, NULL, 0, NULL },
 };
 
@@ -494,5 +550,6 @@ int cr_py_nodes_init(PyObject *module) {
     if (PyType_Ready(&node_type) || PyType_Ready(&context_type)) return -1;
     if (PyModule_AddObjectRef(module, "_Node", (PyObject *)&node_type)) return -1;
     if (PyModule_AddObjectRef(module, "_FunctionBase", (PyObject *)&context_type)) return -1;
+    if (PyModule_AddType(module, &cr_py_held_type)) return -1;
     return PyModule_AddFunctions(module, functions);
 }

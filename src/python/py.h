@@ -226,6 +226,7 @@ int cr_py_native_init(PyObject *module);  /* native_type.c: compiled libraries *
 int cr_py_check_init(PyObject *module);   /* check.c: fakes, decompositions, derivatives for tests */
 int cr_py_autograd_init(PyObject *module); /* autograd_type.c: gradients */
 int cr_py_vmap_init(PyObject *module); /* vmap.c: levels of vmap */
+extern PyTypeObject cr_py_held_type;   /* node_type.c: what captures carry along and never look into */
 int cr_py_page_init(PyObject *module);
 /* src/capture, the floor above: the one function of it that this folder calls. */
 int cr_capture_init(PyObject *module);

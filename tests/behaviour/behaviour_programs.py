@@ -5,6 +5,7 @@ import itertools
 import textwrap
 
 import behaviour_library as library
+import behaviour_transforms as transforms
 import behaviour_world as world
 
 PRELUDE = """
@@ -54,8 +55,8 @@ def family(cases, name, texts, prelude=PRELUDE):
     for key, text in texts.items():
         space, text = {"__name__": f"behaviour_{name}"}, of_library(text)
         exec(compile(of_library(prelude), "<prelude>", "exec"), space)
-        if name == "library":
-            exec(compile(of_library(library.PRELUDE), "<prelude>", "exec"), space)
+        if name in ("library", "transforms"):
+            exec(compile(of_library(globals()[name].PRELUDE), "<prelude>", "exec"), space)
         if name in ("modules", "layers"):
             exec(compile(of_library(cases.MODULE_PRELUDE), "<prelude>", "exec"), space)
             space["LAYERS"] = {kind: eval(of_library(f"cresset.nn.{kind}{args}"), space)
@@ -79,6 +80,7 @@ def programs():
     import behaviour_cases as cases
     assert world.Point
     found = {}
-    for name, texts in {**cases.FAMILIES, "library": library.LIBRARY}.items():
+    more = {"library": library.LIBRARY, "transforms": transforms.TRANSFORMS}
+    for name, texts in {**cases.FAMILIES, **more}.items():
         found.update(family(cases, name, texts))
     return found

@@ -367,7 +367,8 @@ def _region_of(function, args, kwargs):
 
 
 def _plain(function, args, kwargs, preserve, context_fn, checks, debug, early_stop):
-    if _C.is_grad_enabled() and _C._is_recording() and getattr(_compiling, "on", False):
+    context_fn = noop_context_fn if context_fn is None else context_fn
+    if _C.is_grad_enabled() and _C._is_recording() and (getattr(_compiling, "on", False) or _C._is_capturing()):
         forward, again = context_fn()
         if not isinstance(again, (_Second, contextlib.nullcontext)):
             raise NotImplementedError("checkpoint(context_fn=...) in a function that is compiled ahead of time: there "
@@ -388,6 +389,10 @@ def _plain(function, args, kwargs, preserve, context_fn, checks, debug, early_st
         result = function(*args, **kwargs)
     region.complete = True
     return result
+
+
+_plain._cresset_rule = "transform"  # captures run it on what they record (capture/rules.c)
+_plain.__qualname__ = "checkpoint"  # for their reasons
 
 
 # ---- the reentrant form ----
@@ -453,7 +458,8 @@ def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | N
     if determinism_check not in ("default", "none"):
         raise ValueError(f"determinism_check should be one of ['default', 'none'] but got {determinism_check!r}")
     if not use_reentrant:
-        return _plain(function, args, kwargs, preserve_rng_state, context_fn, determinism_check == "default", debug,
+        contexts = None if context_fn is noop_context_fn else context_fn
+        return _plain(function, args, kwargs, preserve_rng_state, contexts, determinism_check == "default", debug,
                       early_stop)
     if kwargs:
         raise ValueError(f"Unexpected keyword arguments: {','.join(kwargs)}; the reentrant form takes none: use "
