@@ -99,14 +99,18 @@ static bool is_structure(PyObject *value) {
            _PyType_Lookup(Py_TYPE(value), name);
 }
 
-/* A container of a class in C that is made of a list: OrderedDict of its items, a set. */
+/* A container of a class in C that is made of a list: OrderedDict of its items, a set; a defaultdict of what it calls
+ * for items, too. */
 static int make_by_call(builder *b, PyObject *value, uint32_t *at) {
-    bool ordered = PyODict_CheckExact(value);
-    PyObject *pairs = ordered ? PyMapping_Items(value) : PySequence_List(value);
-    uint32_t rows[2];
-    int failed = !pairs || PyList_Append(b->c->kept, pairs) || make(b, (PyObject *)Py_TYPE(value), &rows[0]) ||
-                 make(b, pairs, &rows[1]) || add_parts(b, CR_MAKE_CALL, NULL, rows, 2, at);
+    bool calls = cr_is_defaultdict(Py_TYPE(value));
+    PyObject *pairs = calls || PyODict_CheckExact(value) ? PyMapping_Items(value) : PySequence_List(value);
+    PyObject *factory = calls ? PyObject_GetAttrString(value, "default_factory") : NULL;
+    uint32_t rows[3];
+    int failed = !pairs || (calls && !factory) || PyList_Append(b->c->kept, pairs) ||
+                 make(b, (PyObject *)Py_TYPE(value), &rows[0]) || (calls && make(b, factory, &rows[1])) ||
+                 make(b, pairs, &rows[1 + calls]) || add_parts(b, CR_MAKE_CALL, NULL, rows, 2u + calls, at);
     Py_XDECREF(pairs);
+    Py_XDECREF(factory);
     return failed ? -1 : 0;
 }
 
@@ -296,7 +300,8 @@ static int make_own(builder *b, PyObject *value, uint32_t *at) {
     if (PyDict_CheckExact(value)) return make_dict(b, value, at);
     if (PySlice_Check(value)) return make_container(b, CR_MAKE_SLICE, &((PySliceObject *)value)->start, 3, at);
     if (PyODict_CheckExact(value) || PyAnySet_CheckExact(value)) return make_by_call(b, value, at);
-    if (is_unbounded_deque(value) || is_structure(value)) return make_by_call(b, value, at);
+    if (is_unbounded_deque(value) || is_structure(value) || cr_is_defaultdict(Py_TYPE(value)))
+        return make_by_call(b, value, at);
     if (Py_IS_TYPE(value, &cr_py_size_type)) return make_size(b, value, at);
     if (PyFunction_Check(value)) return make_function(b, value, at);
     if (PyCell_Check(value)) return make_cell(b, value, at);

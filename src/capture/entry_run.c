@@ -184,7 +184,8 @@ static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *cons
         return o;
     case CR_MAKE_CELL: return PyCell_New(NULL);
     case CR_MAKE_FILL: return PyCell_Set(objects[parts[0]], objects[parts[1]]) ? NULL : Py_NewRef(Py_None);
-    case CR_MAKE_CALL: return PyObject_CallOneArg(objects[parts[0]], objects[parts[1]]);
+    case CR_MAKE_CALL: return PyObject_CallFunctionObjArgs(objects[parts[0]], objects[parts[1]],
+                                                           row->n == 3 ? objects[parts[2]] : NULL, NULL);
     case CR_MAKE_FUNCTION: return function(row, parts, objects);
     case CR_MAKE_NAMESPACE: return PyObject_GenericGetDict(objects[parts[0]], NULL);
     case CR_MAKE_METHOD: return PyMethod_New(objects[parts[0]], objects[parts[1]]);

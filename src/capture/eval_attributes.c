@@ -25,7 +25,7 @@ static bool is_builtin_value(PyObject *o) {
                                            &PySlice_Type, &PyODict_Type };
     for (size_t i = 0; i < CR_COUNT(types); i++)
         if (Py_IS_TYPE(o, types[i])) return true;
-    return !strcmp(Py_TYPE(o)->tp_name, "collections.deque");
+    return !strcmp(Py_TYPE(o)->tp_name, "collections.deque") || cr_is_defaultdict(Py_TYPE(o));
 }
 
 /* Methods that give numbers, or sizes, of a tensor's data: symbols, in an export. */

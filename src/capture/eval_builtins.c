@@ -289,6 +289,58 @@ static int set_grad(cr_capture *c, cr_call_frame *f, const arguments *a, PyObjec
     return cr_switch_grad(c, a, &before) ? -1 : (*out = PyBool_FromLong(before), 1);
 }
 
+/* The exception that is handled: the program's own is not told; that nobody around the call handles one is guarded. */
+static int handles_nothing(cr_capture *c) {
+    PyObject *handled = PyErr_GetHandledException();
+    bool none = !handled || handled == Py_None;
+    Py_XDECREF(handled);
+    if (cr_handles(c) || !none) return cr_break(c, "the exception that is handled is asked for");
+    return cr_guard_nothing_handled(&c->guards);
+}
+
+static int call_exc_info(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    if (a->n || handles_nothing(c)) return a->n ? cr_break(c, "sys.exc_info() has arguments") : -1;
+    return (*out = PyTuple_Pack(3, Py_None, Py_None, Py_None)) ? 1 : -1;
+}
+
+static int call_exception(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    if (a->n || handles_nothing(c)) return a->n ? cr_break(c, "sys.exception() has arguments") : -1;
+    return *out = Py_NewRef(Py_None), 1;
+}
+
+static PyObject *iterable(cr_capture *c, cr_call_frame *f, PyObject *value);
+
+static bool is_dict_method(PyObject *token, const char *name) {
+    PyObject *text = PyUnicode_InternFromString(name);
+    bool same = text && _PyType_Lookup(Py_TYPE(cr_real(token)), text) == _PyType_Lookup(&PyDict_Type, text);
+    Py_XDECREF(text);
+    return same;
+}
+
+/* What Counter counts with, as CPython does where get() and __setitem__() are dict's own. */
+static int count_elements(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    PyObject *counter = a->n == 2 && cr_is_made(a->at[0]) ? a->at[0] : NULL;
+    if (!counter || !PyDict_Check(cr_real(counter)) || !is_dict_method(counter, "get") ||
+        !is_dict_method(counter, "__setitem__"))
+        return cr_break(c, "something is counted in a dict that was not made here");
+    PyObject *counts = cr_payload(c, counter), *items = counts ? iterable(c, f, a->at[1]) : NULL;
+    PyObject *list = items ? PySequence_List(items) : NULL, *one = PyLong_FromLong(1);
+    int failed = !list || !one;
+    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(list); i++) {
+        PyObject *item = cr_settled(c, PyList_GET_ITEM(list, i));
+        if (item && !cr_is_constant(item)) failed = cr_break(c, "something is counted that is no constant");
+        PyObject *old = item && !failed ? PyDict_GetItemWithError(counts, item) : NULL;
+        PyObject *now = !item || failed || PyErr_Occurred() ? NULL : old ? PyNumber_Add(old, one) : Py_NewRef(one);
+        failed = failed || !now || PyDict_SetItem(counts, item, now);
+        Py_XDECREF(item);
+        Py_XDECREF(now);
+    }
+    Py_XDECREF(counts), Py_XDECREF(items), Py_XDECREF(list), Py_XDECREF(one);
+    return failed ? -1 : (*out = Py_NewRef(Py_None), 1);
+}
+
 /* ---- the tables ---- */
 
 static const rule builtins[] = {
@@ -320,6 +372,8 @@ static const rule own[] = { /* _exporting(): None wherever a capture is; _functi
 };
 
 static const rule functools[] = { { "reduce", ANY, NULL } };
+static const rule collections[] = { { "_count_elements", SPECIAL, count_elements } };
+static const rule sys[] = { { "exc_info", SPECIAL, call_exc_info }, { "exception", SPECIAL, call_exception } };
 
 /* Functions of modules in C that compute, by the module's name. */
 static const struct { const char *module; const rule *rules; size_t n; int on; } modules[] = {
@@ -329,6 +383,8 @@ static const struct { const char *module; const rule *rules; size_t n; int on; }
     { "_operator", NULL, 0, ANY },
     { "itertools", NULL, 0, ANY },
     { "_functools", functools, CR_COUNT(functools), ANY },
+    { "_collections", collections, CR_COUNT(collections), ANY },
+    { "sys", sys, CR_COUNT(sys), ANY },
 };
 
 static const struct { PyTypeObject *type; int on; } made_types[] = {
@@ -349,12 +405,22 @@ static const struct { PyTypeObject *type; int on; } method_types[] = {
 };
 
 static bool is_deque(const PyTypeObject *type) { return !strcmp(type->tp_name, "collections.deque"); }
+bool cr_is_defaultdict(const PyTypeObject *type) { return !strcmp(type->tp_name, "collections.defaultdict"); }
+
+/* A class in C whose call, without arguments, gives a new empty object: a defaultdict calls it by itself. */
+static bool is_factory(PyObject *value) {
+    static PyTypeObject *const types[] = { &PyList_Type, &PyDict_Type,  &PySet_Type,     &PyLong_Type, &PyFloat_Type,
+                                           &PyBool_Type, &PyTuple_Type, &PyUnicode_Type, &PyODict_Type };
+    for (size_t i = 0; i < CR_COUNT(types); i++)
+        if (value == (PyObject *)types[i]) return true;
+    return value == Py_None;
+}
 static bool is_of_itertools(const PyTypeObject *type) { return !strncmp(type->tp_name, "itertools.", 10); }
 
 static int on_methods_of(PyTypeObject *type) {
     for (size_t i = 0; i < CR_COUNT(method_types); i++)
         if (method_types[i].type == type) return method_types[i].on;
-    return is_deque(type) ? ANY : -1;
+    return is_deque(type) || cr_is_defaultdict(type) ? ANY : -1;
 }
 
 /* By what rule a function in C may be called: ANY, CONSTANTS; SPECIAL: *written*; -1: not at all. */
@@ -363,6 +429,8 @@ static int rule_of(PyObject *callable, const arguments *a, special *written) {
     if (callable == (PyObject *)&PySuper_Type) return *written = cr_call_super, SPECIAL;
     if (callable == (PyObject *)&PyMethod_Type) return *written = call_method_type, SPECIAL;
     if (PyType_Check(callable) && is_deque((PyTypeObject *)callable)) return ANY;
+    if (PyType_Check(callable) && cr_is_defaultdict((PyTypeObject *)callable))
+        return !a->n || is_factory(a->at[0]) ? ANY : -1;
     if (callable == (PyObject *)&PyBool_Type) return ANY;
     if (callable == (PyObject *)&PyUnicode_Type && a->n == 1 && !a->kwnames) return *written = call_str, SPECIAL;
     if (PyType_Check(callable) && is_of_itertools((PyTypeObject *)callable)) return ANY;
@@ -371,7 +439,8 @@ static int rule_of(PyObject *callable, const arguments *a, special *written) {
     if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) {
         if (!strncmp(((PyMethodDescrObject *)callable)->d_method->ml_name, "__", 2)) return -1;
         bool fits = a->n && (Py_IS_TYPE(a->at[0], PyDescr_TYPE(callable)) ||
-                             (PyODict_CheckExact(a->at[0]) && PyDescr_TYPE(callable) == &PyDict_Type));
+                             ((PyODict_CheckExact(a->at[0]) || cr_is_defaultdict(Py_TYPE(a->at[0]))) &&
+                              PyDescr_TYPE(callable) == &PyDict_Type));
         return fits ? on_methods_of(PyDescr_TYPE(callable)) : -1;
     }
     if (!PyCFunction_CheckExact(callable)) return -1;
@@ -525,7 +594,7 @@ static bool iterates_over(PyObject *callable, Py_ssize_t k, Py_ssize_t n) {
         { "sorted", 0, 0 },  { "sum", 0, 0 },    { "any", 0, 0 },  { "all", 0, 0 },      { "extend", 0, 0 },
         { "join", 0, 0 },    { "reduce", 1, 1 }, { "update", 0, 0 }, { "fromkeys", 0, 0 }, { "from_iterable", 0, 0 },
         { "itertools.repeat", 1, 0 }, { "itertools.islice", 0, 0 }, { "itertools.count", 1, 0 }, { "slice", 1, 0 },
-        { "enumerate", 0, 0 },
+        { "enumerate", 0, 0 }, { "collections.defaultdict", 1, 1 },
     };
     const char *name = PyType_Check(callable)             ? ((PyTypeObject *)callable)->tp_name
                        : PyCFunction_CheckExact(callable) ? ((PyCFunctionObject *)callable)->m_ml->ml_name

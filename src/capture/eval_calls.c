@@ -288,6 +288,8 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
     if (PyFunction_Check(real)) {
         int signature = cr_call_signature(c, f, token, &(cr_arguments){ args, nargs, kwnames });
         if (signature != 1) return signature;
+        int copied = cr_call_deepcopy(c, f, token, &(cr_arguments){ args, nargs, kwnames });
+        if (copied != 1) return copied;
         int foreign = cr_call_foreign(c, f, real, &(cr_arguments){ args, nargs, kwnames });
         if (foreign == 1 && c->tracer && cr_strict_drops(real)) return cr_push(f, Py_NewRef(Py_None)), 0;
         if (foreign == 1) return cr_push_call(c, token, args, nargs, kwnames);

@@ -57,6 +57,8 @@ static PyObject *find_handled(cr_capture *c) { /* borrowed; NULL: none */
     return c->handled;
 }
 
+bool cr_handles(cr_capture *c) { return find_handled(c) != NULL; }
+
 /* The one that is being handled becomes the context, and no circle is made of contexts. */
 static int set_context(cr_capture *c, PyObject *exception) {
     PyObject *handled = find_handled(c);

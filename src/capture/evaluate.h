@@ -278,6 +278,9 @@ int cr_call_by_cache(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject 
 bool cr_is_cached_type(const PyTypeObject *type);
 /* inspect.signature() of a function (eval_signature.c). 1: it is another call. And an attribute of what it gives. */
 int cr_call_signature(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
+/* copy.deepcopy() of containers of constants (eval_copies.c). 1: it is another call. */
+int cr_call_deepcopy(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
+bool cr_is_defaultdict(const PyTypeObject *type); /* collections.defaultdict itself (eval_builtins.c) */
 bool cr_is_signature(PyObject *value);
 int cr_signature_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out);
 bool cr_is_left_alone(PyObject *function); /* does the program say that no capture looks into it? */
@@ -309,6 +312,7 @@ int cr_look_up(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *name,
 /* Makes an exception object a value. Takes it over. */
 PyObject *cr_exception_value(cr_capture *c, PyObject *real);
 bool cr_is_exception(PyObject *value);
+bool cr_handles(cr_capture *c); /* is the program in a handler? */
 /* The program raises this value (not taken over): -1, as a failed instruction. */
 int cr_raise(cr_capture *c, PyObject *value);
 int cr_raise_new(cr_capture *c, PyObject *type, const char *format, ...); /* an exception in C, with this text */

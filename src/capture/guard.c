@@ -286,6 +286,14 @@ static unsigned registrations(void) {
     return (unsigned)value + 1;
 }
 
+static bool handles_nothing(void) {
+    PyObject *handled = PyErr_GetHandledException();
+    Py_XDECREF(handled); /* whoever handles it holds it */
+    return !handled || handled == Py_None;
+}
+
+int cr_guard_nothing_handled(cr_guards *g) { return add(g, (cr_guard){ .check = CR_HOLDS_NOTHING_HANDLED }); }
+
 int cr_guard_registrations(cr_guards *g) {
     return add(g, (cr_guard){ .check = CR_HOLDS_REGISTRATIONS, .version = registrations() });
 }
@@ -381,6 +389,7 @@ static inline bool holds(const cr_guard *row, PyObject *o, PyObject *const *slot
     case CR_HOLDS_NO_ATTRIBUTE: return lacks_attribute(o, row->key);
     case CR_HOLDS_ABSENT: return !o;
     case CR_HOLDS_REGISTRATIONS: return registrations() == row->version;
+    case CR_HOLDS_NOTHING_HANDLED: return handles_nothing();
     case CR_HOLDS_SAME: return o == slots[row->number];
     case CR_HOLDS_DIFFERENT: return o != slots[row->number];
     case CR_HOLDS_NUMBERS: return cr_numbers_hold(row->u.numbers, slots);
@@ -563,6 +572,7 @@ PyObject *cr_guard_text(const cr_guards *g, size_t at) {
         text = PyUnicode_FromFormat("%U has no attribute %U of its own", source, row->key);
         break;
     case CR_HOLDS_ABSENT: text = PyUnicode_FromFormat("%U is not there", source); break;
+    case CR_HOLDS_NOTHING_HANDLED: text = PyUnicode_FromString("no exception is handled around the call"); break;
     case CR_HOLDS_REGISTRATIONS: text = PyUnicode_FromString("no class was registered with an abstract one"); break;
     case CR_HOLDS_SAME:
     case CR_HOLDS_DIFFERENT:

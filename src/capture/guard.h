@@ -64,6 +64,7 @@ typedef enum cr_holds {
     CR_HOLDS_CACHED,   /* the dict of an lru_cache that has this: cr_cache_holds() */
     CR_HOLDS_NO_KEY, CR_HOLDS_NO_ATTRIBUTE,
     CR_HOLDS_ABSENT,   /* the read gives nothing (no defaults, an empty cell) */
+    CR_HOLDS_NOTHING_HANDLED, /* no exception is handled around the call */
     CR_HOLDS_REGISTRATIONS, /* no class was registered with an abstract one since */
     CR_HOLDS_SAME, CR_HOLDS_DIFFERENT, /* as the object in slot `number` */
     CR_HOLDS_NUMBERS,  /* of open sizes and numbers in several slots: what was asked about them */
@@ -123,6 +124,7 @@ cr_numbers *cr_guards_numbers(const cr_guards *g);       /* borrowed; NULL: none
 PyObject *cr_place_text(const cr_guards *g, int32_t slot, int dim, bool stride);
 PyObject *cr_expr_text(const cr_guards *g, cr_sym e); /* of its open numbers, by these names. New reference */
 int cr_guard_registrations(cr_guards *g);
+int cr_guard_nothing_handled(cr_guards *g);
 /* Of tensors in these slots, each guarded as one already: which of them lie in one memory, where, and of what they are
  * views. What those that share none are views of does not count. 1: it cannot be told. (sharing.c) */
 int cr_guard_sharing(cr_guards *g, const int32_t *at, size_t n, PyObject *const *slots);

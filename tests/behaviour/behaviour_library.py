@@ -2,7 +2,7 @@
 getters, enumerations, dataclasses, containers of collections, texts, mixed precision, tensors of constants."""
 
 PRELUDE = """
-import collections.abc, dataclasses, enum, random, string, typing, weakref
+import collections.abc, dataclasses, enum, random, string, sys, typing, weakref
 class Shade(enum.Enum):
     DARK = 1
     LIGHT = "light"
@@ -130,15 +130,45 @@ LIBRARY = {
     "frozen": "try:\n    Fixed().first = 2\nexcept dataclasses.FrozenInstanceError as e:\n    return str(e), a + 1",
     "copied": "b = copy.copy(PAIR)\nb.first = 7\nreturn b.first, PAIR.first, a + 1",
     "deep_copied": "b = copy.deepcopy([1, [2, 3]])\nb[1].append(4)\nreturn b, a + 1",
+    "deep_copied_shared": "p = [1]\nq = copy.deepcopy({'p': p, 'q': p, 't': (1, 'x'), 'u': (p,)})\nq['p'].append(2)\n"
+                          "return q, p, q['p'] is q['q'], q['u'][0] is q['p'], a + 1",
+    "deep_copied_circle": "p = [1]\np.append(p)\nq = copy.deepcopy(p)\nreturn q[1] is q, q is p, a + 1",
+    "deep_copied_outside": "b = copy.deepcopy(o.table)\nb['one'] = 9\nc = copy.deepcopy(o.items)\nc.append(4)\n"
+                           "return b, c, o.table, o.items, a + 1",
+    "deep_copied_atoms": "t = (1, 'p', None, plus, int)\nreturn copy.deepcopy(t) is t, copy.deepcopy(3.5), "
+                         "copy.deepcopy({1, 2}), copy.deepcopy(Node) is Node, a + 1",
+    "deep_copied_tensor": "b = copy.deepcopy([a])\nreturn b[0] is a, b[0] + 1",
+    "deep_copied_object": "b = copy.deepcopy(PAIR)\nb.second.append(7)\nreturn b, PAIR, a + 1",
     # collections
     "defaultdict": "d = collections.defaultdict(list)\nd['p'].append(a)\nd['q'].append(1)\nreturn d['p'], len(d), "
                    "'z' in d, dict(d)",
     "defaultdict_counts": "d = collections.defaultdict(int)\nfor k in 'hello':\n    d[k] += 1\n"
                           "return sorted(d.items()), a + d['l']",
     "defaultdict_returned": "d = collections.defaultdict(list, {'p': [1]})\nd['q'].append(a)\nreturn d",
+    "defaultdict_kinds": "d = collections.defaultdict(dict, p={'q': a})\nd['r']['s'] = 1\n"
+                         "e = collections.defaultdict(None)\n"
+                         "return d, e, d.default_factory is dict, d.get('z'), 'z' in d",
+    "defaultdict_missing": "d = collections.defaultdict(None)\ntry:\n    d['k']\nexcept KeyError as e:\n"
+                           "    return str(e), len(d), a + 1",
+    "defaultdict_changed": "d = collections.defaultdict(list)\nd['p'] += [1]\nd.setdefault('q', []).append(a)\n"
+                           "d.update(r=[2])\ne = d.copy()\ne['s'].append(3)\ndel d['p']\n"
+                           "return d.pop('r'), d.pop('z', 5), list(d), list(e), type(e) is collections.defaultdict",
+    "defaultdict_groups": "d = collections.defaultdict(list)\nfor n in range(5):\n    d[n % 2].append(a * n)\n"
+                          "return {k: sum(v) for k, v in d.items()}",
+    "defaultdict_of_objects": "d = collections.defaultdict(int)\nfor n in (NODE, OTHER, NODE):\n    d[n] += 1\n"
+                              "return d[NODE], d[OTHER], len(d), a + 1",
+    "defaultdict_kept": "o.kept = collections.defaultdict(set)\no.kept['p'].add(1)\nreturn o.kept['p'], a + 1",
+    "defaultdict_break": "d = collections.defaultdict(int)\nd['p'] += 1\nprint('between')\nd['p'] += 1\nd['q'] += 1\n"
+                         "return d, a + d['p']",
     "defaultdict_function": "d = collections.defaultdict(lambda: a)\nreturn d['p'] + 1",
     "counter": "c = collections.Counter('hello')\nreturn c['l'], c['z'], a + len(c)",
     "counter_common": "return collections.Counter([1, 1, 2]).most_common(1), a + 1",
+    "counter_changed": "c = collections.Counter('abca')\nc.update(['a', 'z'])\nc.subtract('b')\nc['q'] += 2\n"
+                       "return dict(c), c.total(), sorted(c.elements()), a + c['a']",
+    "counter_returned": "c = collections.Counter(x=2)\nc.update('xy')\nreturn c, a + 1",
+    "counter_of_tensors": "return len(collections.Counter([a, a])), a + 1",
+    "counters_added": "return collections.Counter('ab') + collections.Counter('bc'), a + 1",
+    "counter_of_sizes": "c = collections.Counter(a.shape)\nreturn c[3], len(c), a + 1",
     "chain_map": "c = collections.ChainMap({'p': 1}, {'q': a})\nreturn c['q'] + c['p'], c.get('z', 5)",
     "bounded_deque": "d = collections.deque([1, 2], maxlen=2)\nd.append(a)\nreturn list(d)",
     "ordered": "d = collections.OrderedDict(p=a, q=1)\nd.move_to_end('p')\nreturn list(d)",
@@ -168,6 +198,16 @@ LIBRARY = {
     # contexts
     "exit_stack": "with contextlib.ExitStack() as s:\n    n = s.enter_context(shifted(2))\n"
                   "    s.callback(log.append, 1)\n    b = a + n\nreturn b",
+    "exit_stack_order": "with contextlib.ExitStack() as s:\n    for n in range(3):\n        s.callback(log.append, n)\n"
+                        "    b = a + len(log)\nreturn b, log",
+    "exit_stack_raises": "try:\n    with contextlib.ExitStack() as s:\n        s.callback(log.append, 1)\n"
+                         "        raise KeyError('k')\nexcept KeyError as e:\n    return str(e), log, a + 1",
+    "exit_stack_swallows": "with contextlib.ExitStack() as s:\n    s.enter_context(contextlib.suppress(KeyError))\n"
+                           "    {}['k']\nreturn a + 1",
+    "exit_stack_kept": "s = contextlib.ExitStack()\ns.callback(log.append, 1)\nt = s.pop_all()\ns.close()\n"
+                       "b = a + len(log)\nt.close()\nreturn b, log",
+    "exc_info": "return sys.exc_info(), a + 1",
+    "exc_info_handled": "try:\n    {}['k']\nexcept KeyError:\n    return sys.exc_info()[0] is KeyError, a + 1",
     "nullcontext": "with contextlib.nullcontext(3) as n:\n    return a + n",
     "suppress": "with contextlib.suppress(KeyError):\n    {}['k']\nreturn a + 1",
     "autocast": "with cresset.autocast('cpu', dtype=cresset.bfloat16):\n    b = a @ a.t()\nreturn b, b.dtype is "

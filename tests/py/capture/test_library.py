@@ -1,0 +1,67 @@
+"""What captures know of the standard library, where the world around a call changes."""
+import collections
+import contextlib
+import copy
+import sys
+
+import cresset
+
+
+def reasons(compiled):
+    return [entry["reason"] for entry in compiled._entries() if entry["reason"]]
+
+
+def test_exception_handled_around_the_call():
+    def f(x):
+        return sys.exc_info()[0], x + 1
+    compiled = cresset.compile(f, backend="eager")
+    x = cresset.ones(2)
+    assert compiled(x)[0] is None and not reasons(compiled)
+    try:
+        raise KeyError("around")
+    except KeyError:
+        assert compiled(x)[0] is KeyError
+    assert compiled(x)[0] is None
+
+
+def test_exit_stack_while_an_exception_is_handled():
+    def f(x, log):
+        with contextlib.ExitStack() as stack:
+            stack.callback(log.append, 1)
+            x = x + len(log)
+        return x, list(log)
+    compiled = cresset.compile(f, backend="eager")
+    x = cresset.ones(2)
+    for _ in range(2):
+        assert compiled(x, [])[1] == [1]
+        try:
+            raise KeyError("around")
+        except KeyError:
+            assert compiled(x, [])[1] == [1]
+
+
+def test_defaultdict_is_made_anew_in_every_call():
+    def f(x):
+        d = collections.defaultdict(list)
+        d["a"].append(x)
+        return d
+    compiled = cresset.compile(f, backend="eager", fullgraph=True)
+    first, second = compiled(cresset.ones(2)), compiled(cresset.ones(2))
+    assert type(first) is collections.defaultdict and first.default_factory is list
+    assert first is not second and first["a"] is not second["a"]
+    assert first["z"] == [] and "z" not in second
+
+
+def test_copy_is_nothing_of_the_original():
+    table = {"a": [1, 2]}
+
+    def f(x):
+        made = copy.deepcopy(table)
+        made["a"].append(len(made["a"]))
+        return made, x * sum(made["a"])
+    compiled = cresset.compile(f, backend="eager", fullgraph=True)
+    x = cresset.ones(2)
+    for _ in range(3):
+        made, value = compiled(x)
+        assert made == f(x)[0] and cresset.equal(value, f(x)[1]) and made["a"] is not table["a"]
+        table["a"].append(7)
