@@ -5,17 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t detect(void) {
-    uint32_t has = 0;
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) has |= RT_CPU_AVX2;
-    if ((has & RT_CPU_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        has |= RT_CPU_AVX512;
-#endif
-    return has;
+/* Asked of the processor itself: the compiler's own table of processors would be 5 KB of every model. */
+enum { OF_A, OF_B, OF_C, OF_D }; /* registers of an answer */
+static void ask(uint32_t question, uint32_t *answer) {
+    __asm__("cpuid" : "=a"(answer[OF_A]), "=b"(answer[OF_B]), "=c"(answer[OF_C]), "=d"(answer[OF_D])
+            : "a"(question), "c"(0));
 }
+
+static uint32_t detect(void) {
+    const uint32_t basic = 1u << 12 | 1u << 27 | 1u << 28 | 1u << 29; /* of 1: FMA, OSXSAVE, AVX, F16C */
+    const uint32_t avx2 = 1u << 5, avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* of 7: F, DQ, BW, VL */
+    const uint32_t ymm = 0x06, zmm = 0xe6; /* registers that the system saves */
+    uint32_t is[4], saved, high;
+    ask(0, is);
+    if (is[OF_A] < 7) return 0;
+    ask(1, is);
+    if ((is[OF_C] & basic) != basic) return 0;
+    __asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+    ask(7, is);
+    if ((saved & ymm) != ymm || !(is[OF_B] & avx2)) return 0;
+    return RT_CPU_AVX2 | ((saved & zmm) == zmm && (is[OF_B] & avx512) == avx512 ? RT_CPU_AVX512 : 0);
+}
+#else
+static uint32_t detect(void) { return 0; }
+#endif
 
 /* What CRESSET_ISA may say, and what it leaves. */
 static const struct { const char *name; uint32_t leaves; } limits[] = {
