@@ -746,6 +746,9 @@ static int bind_one(frame *f, const rt_bind *b, const cresset_value *inputs) {
         if (b->max == INT64_MAX)
             return rt_fail(f->ctx, RT_EVALUE, "input '%s'%s must be at least %lld, not %lld", input_name(f, b->input),
                            what, (long long)b->min, (long long)n);
+        if (b->max == b->min)
+            return rt_fail(f->ctx, RT_EVALUE, "input '%s'%s must be %lld, not %lld", input_name(f, b->input), what,
+                           (long long)b->min, (long long)n);
         return rt_fail(f->ctx, RT_EVALUE, "input '%s'%s must be between %lld and %lld, not %lld",
                        input_name(f, b->input), what, (long long)b->min, (long long)b->max, (long long)n);
     }

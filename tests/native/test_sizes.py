@@ -82,6 +82,18 @@ def test_attention_exported_with_2_takes_1(tmp_path):
         assert " 0 to 64\n" in shown
 
 
+def test_a_size_that_only_one_value_suits_is_named(tmp_path):
+    """The archive leaves it open; what it is written to has four rows."""
+    class Write(torch.nn.Module):
+        def forward(self, x, w):
+            return x.select_scatter(w, 1, 2)
+    x, w = torch.zeros(4, 5), torch.arange(4.0)
+    model = compiled(Write(), (x, w), (None, {0: Dim.AUTO}), tmp_path)
+    assert (model(x.numpy(), w.numpy())[0][:, 2] == w.numpy()).all()
+    with pytest.raises(library.Failed, match="dimension 0 must be 4, not 3"):
+        model(x.numpy(), w[:3].numpy())
+
+
 def test_a_written_reshape_stays_a_view(tmp_path):
     """Whether it is one depends on the size: then the size is checked, because a copy would not see what is written."""
     class Write(torch.nn.Module):
