@@ -139,5 +139,6 @@ void cr_autograd_clear(cr_tensor *t) {
     if (!a || !is_only(&t->refs)) return;
     t->autograd = NULL;
     t->meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
+    cr_tensor_changed(t);
     cr__autograd_dismiss(t, a);
 }

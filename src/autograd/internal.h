@@ -72,6 +72,11 @@ cr__autograd *cr__autograd_of(cr_tensor *t); /* made when absent; NULL: out of m
 static inline cr__autograd *cr__autograd_get(const cr_tensor *t) { return t->autograd; }
 /* The tensor is this result from now on; takes over the reference to the node. */
 cr_status cr__autograd_set_fn(cr_tensor *t, cr_grad_node *fn, uint32_t result);
+static inline void cr__require_grad(cr_tensor *t) {
+    if (t->meta.flags & CR_META_REQUIRES_GRAD) return;
+    t->meta.flags |= CR_META_REQUIRES_GRAD;
+    cr_tensor_changed(t);
+}
 /* Where a gradient of the tensor goes; the node is owned. node NULL: it requires none. */
 CR_NODISCARD cr_status cr__edge_of(cr_tensor *t, cr__edge *out);
 /* A node for a call that was made, or could have been: nothing runs. The arguments and results of the masks are kept,

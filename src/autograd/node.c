@@ -179,7 +179,7 @@ static cr_status set_first(cr_tensor *t, cr_grad_node *fn, uint32_t result) {
     *a = (cr__autograd){ .fn = fn, .result = result };
     __atomic_store_n(&t->autograd, a, __ATOMIC_RELEASE);
     if (t->base) __atomic_store_n(&t->written, cr_tensor_version(t), __ATOMIC_RELAXED);
-    t->meta.flags |= CR_META_REQUIRES_GRAD;
+    cr__require_grad(t);
     return CR_OK;
 }
 
@@ -197,7 +197,7 @@ cr_status cr__autograd_set_fn(cr_tensor *t, cr_grad_node *fn, uint32_t result) {
     a->result = result;
     if (t->base) __atomic_store_n(&t->written, cr_tensor_version(t), __ATOMIC_RELAXED);
     cr__unlock(&a->lock);
-    t->meta.flags |= CR_META_REQUIRES_GRAD;
+    cr__require_grad(t);
     if (old && a->retains) drop_keeper(old, t);
     cr_grad_node_release(old);
     return CR_OK;
@@ -299,6 +299,7 @@ cr_status cr_autograd_require(cr_tensor *t, bool required) {
     }
     t->meta.flags = (uint8_t)(required ? t->meta.flags | CR_META_REQUIRES_GRAD
                                        : t->meta.flags & ~CR_META_REQUIRES_GRAD);
+    cr_tensor_changed(t);
     return CR_OK;
 }
 

@@ -112,7 +112,7 @@ cr_status cr__attach_view(cr_tensor *v, cr_grad_node *node) {
     CR_TRY(cr__node_of_root(v, node, &root));
     CR_TRY(cr__autograd_set_fn(v->base, root, 0));
     __atomic_store_n(&v->written, UINT64_MAX, __ATOMIC_RELAXED); /* not the root's: it is read off before it is used */
-    v->meta.flags |= CR_META_REQUIRES_GRAD;
+    cr__require_grad(v);
     return CR_OK;
 }
 

@@ -20,7 +20,8 @@ struct cr_stamps {
     CR_VEC(half) halves;
     CR_VEC(uint16_t) of_words, of_halves; /* slots of the objects whose words they are */
     CR_VEC(filled) filled;
-    CR_VEC(tensor) tensors;
+    CR_VEC(tensor) tensors, watched;
+    uint64_t epoch; /* of who made the watched ones, when they last were as their rows say */
     CR_VEC(cr_row_left) steps; /* rows that are left, in their order */
 };
 
@@ -33,6 +34,7 @@ void cr_stamps_free(cr_stamps *s) {
     cr_vec_dispose(&s->of_halves);
     cr_vec_dispose(&s->filled);
     cr_vec_dispose(&s->tensors);
+    cr_vec_dispose(&s->watched);
     cr_vec_dispose(&s->steps);
     PyMem_Free(s);
 }
@@ -299,6 +301,22 @@ static bool settle_items(maker *m, int32_t slot, PyObject *o) {
     return settle_dict(m, slot, o);
 }
 
+/* Words for the object that shows a tensor; of the tensor itself who made it says when it changes. An object with
+ * attributes may have marks among them, which anybody may change. */
+static bool settle_tensor(maker *m, int32_t slot, const cr_frontend *frontend) {
+    PyObject *o = m->slots[slot];
+    const void *at;
+    bool alone = !m->s->watched.n || m->s->watched.at[0].frontend == frontend; /* there is one epoch */
+    if (!frontend->watch || !alone || changes_often(m, slot, SINGLY)) return false;
+    if (!find_dict_word(o, &at) || !at || *(PyObject *const *)at) return false;
+    add_word(m, slot, &o->ob_type);
+    if (!settle_version(m, slot, Py_TYPE(o))) return false;
+    add_word(m, slot, at);
+    if (m->trusts[slot] != PROVEN) add_word(m, slot, (char *)o + frontend->tensor_at);
+    frontend->watch(o);
+    return true;
+}
+
 /* Do words say that what the row checks still holds? */
 static bool settle_check(maker *m, const cr_guard *row) {
     PyObject *o = m->slots[row->slot];
@@ -369,7 +387,8 @@ static void make_row(maker *m, uint32_t at) {
     if (!read && settle_check(m, row)) return;
     if (!read && known != NOT && row->check == CR_HOLDS_TENSOR) {
         tensor t = { m->slots[row->slot], row->u.stamp, row->frontend, at };
-        if (cr_vec_push(&m->s->tensors, t)) m->failed = true;
+        bool watched = settle_tensor(m, row->slot, row->frontend);
+        if (watched ? cr_vec_push(&m->s->watched, t) : cr_vec_push(&m->s->tensors, t)) m->failed = true;
         return;
     }
     if (cr_vec_push(&m->s->steps, (cr_row_left){ at, read })) m->failed = true;
@@ -406,10 +425,9 @@ static void note_change(cr_guards *g, uint16_t slot, cr_stamp_mode mode) {
 }
 
 /* Tensors lie anywhere in memory: those ahead are asked for while one is looked at. */
-static int32_t check_tensors(const cr_stamps *s) {
+static int32_t check_tensors(const tensor *t, size_t n) {
     enum { NEAR = 4, FAR = 8 };
-    for (size_t i = 0, n = s->tensors.n; i < n; i++) {
-        const tensor *t = &s->tensors.at[i];
+    for (size_t i = 0; i < n; i++, t++) {
         if (i + FAR < n) {
             __builtin_prefetch(t[FAR].o);
             const char *const *held = (const char *const *)((const char *)t[NEAR].o + t[NEAR].frontend->tensor_at);
@@ -421,9 +439,19 @@ static int32_t check_tensors(const cr_stamps *s) {
     return -1;
 }
 
+/* They are looked at only when one of them, or of those that others watch, has changed. */
+static int32_t check_watched(cr_stamps *s) {
+    const cr_frontend *frontend = s->watched.n ? s->watched.at[0].frontend : NULL;
+    uint64_t now = frontend ? __atomic_load_n(frontend->epoch, __ATOMIC_ACQUIRE) : 0;
+    if (now == s->epoch) return -1;
+    int32_t failed = check_tensors(s->watched.at, s->watched.n);
+    if (failed < 0) s->epoch = now;
+    return failed;
+}
+
 /* -1: all of it holds; CHANGED: a word did, and *which* slot's; else the row that failed. */
 static int32_t check(cr_guards *g, PyObject *const *args, PyObject *function, PyObject **slots, uint16_t *which) {
-    const cr_stamps *s = g->stamps;
+    cr_stamps *s = g->stamps;
     for (size_t i = 0; i < s->pins.n; i++) {
         const pin *p = &s->pins.at[i];
         if ((p->index < 0 ? function : args[p->index]) != p->o) return *which = p->slot, CHANGED;
@@ -436,7 +464,8 @@ static int32_t check(cr_guards *g, PyObject *const *args, PyObject *function, Py
         if (h && *h->at != h->is) return *which = s->of_halves.at[i], CHANGED;
     }
     for (const filled *f = s->filled.at, *end = f + s->filled.n; f < end; f++) slots[f->slot] = f->o;
-    int32_t failed = check_tensors(s);
+    int32_t failed = check_watched(s);
+    if (failed < 0) failed = check_tensors(s->tensors.at, s->tensors.n);
     if (failed >= 0) return failed;
     return cr_guards_check_some(g, s->steps.at, s->steps.n, args, function, slots);
 }

@@ -11,9 +11,10 @@
  *                 of it counts but what further words say: its class first, then numbers of states, or pointers to
  *                 objects that the rows hold.
  *
- * What no word can say stays a row, checked in every call: tensors above all. A word that changed is no miss: the rows
- * are checked, and the words are made again, with less trust in the object whose word it was: after two changes its
- * parts are compared singly, after four its rows are checked.
+ * Tensors of a library that says when one of them changes are watched: words say which object it is, and the tensor is
+ * looked at only when the library has counted a change. What no word can say stays a row, checked in every call. A word
+ * that changed is no miss: the rows are checked, and the words are made again, with less trust in the object whose word
+ * it was: after two changes its parts are compared singly, after four its rows are checked.
  *
  * Whether the versions of dicts can be trusted is found out by changing some (cresset/_probe.py), once. */
 #ifndef CR_STAMPS_H

@@ -534,6 +534,7 @@ static void become(cr_tensor *t, cr_tensor *other) {
     t->mapped = value;
     t->mapped_dim = other->mapped_dim;
     cr_meta_copy(&t->meta, &other->meta);
+    cr_tensor_changed(t);
 }
 
 static cr_status call_inplace(const cr_vmap *v, const cr_op *op, const cr_arg *args, cr_arg *results) {

@@ -392,6 +392,7 @@ static cr_status fit_out(const cr_call_frame *f, const cr_meta *result, cr_tenso
             if (bytes > out->storage->bytes) CR_TRY(cr_storage_resize(out->storage, bytes));
         }
         cr_meta_copy(&out->meta, &meta);
+        cr_tensor_changed(out);
     }
     return check_writable(f, out);
 }
@@ -623,6 +624,7 @@ static cr_status change_meta(cr_call_frame *f, cr_arg *results) {
     meta.flags = self->meta.flags;
     if (f->base->row->shape == shape_detach) meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD; /* detach_ */
     cr_meta_copy(&self->meta, &meta);
+    cr_tensor_changed(self);
     if (f->base->row->shape != shape_detach) cr_tensor_bump(self);
     cr_tensor_retain(self);
     results[0] = cr_arg_tensor(self);

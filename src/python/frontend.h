@@ -77,6 +77,10 @@ typedef struct cr_frontend {
      */
     cr_stamp *(*stamp)(PyObject *tensor, const cr_open_sizes *open);
     bool (*check)(const cr_stamp *stamp, PyObject *o);
+    /* From `watch` on *epoch is another number whenever what `check` looks at in a tensor has changed, but the object's
+     * class, its attributes (marks are some) and which tensor it shows. NULL: the library does not say so. */
+    void (*watch)(PyObject *tensor);
+    const uint64_t *epoch;
     int64_t (*size)(PyObject *tensor, int dim);
     int64_t (*stride)(PyObject *tensor, int dim);
     /* What of a tensor is written in its class and may be read while a program is captured: attributes that `stamp`

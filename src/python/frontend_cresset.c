@@ -131,6 +131,13 @@ static bool check(const cr_stamp *s, PyObject *o) {
     return true;
 }
 
+/* Whether gradients are wanted of a view, its root says, too. */
+static void watch(PyObject *o) {
+    cr_tensor *t = cr_py_tensor_of(o);
+    t->watched = true;
+    if (t->base) t->base->watched = true;
+}
+
 static int64_t size_of(PyObject *o, int dim) { return cr_py_tensor_of(o)->meta.size[dim]; }
 static int64_t stride_of(PyObject *o, int dim) { return cr_py_tensor_of(o)->meta.stride[dim]; }
 
@@ -211,6 +218,8 @@ cr_frontend cr_frontend_cresset = { /* once: tensor_type.c makes the type */
     .stand_in = stand_in,
     .stamp = stamp,
     .check = check,
+    .watch = watch,
+    .epoch = &cr_tensor_epoch,
     .size = size_of,
     .stride = stride_of,
     .is_captured = is_captured,

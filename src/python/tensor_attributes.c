@@ -186,6 +186,7 @@ static int set_data(PyObject *self, PyObject *value, void *closure) {
     to->storage = from->storage;
     cr_meta_copy(&to->meta, &from->meta);
     to->meta.flags = flags;
+    cr_tensor_changed(to);
     return 0;
 }
 

@@ -34,7 +34,7 @@ static cr_status tensor_new(cr_storage *storage, const cr_meta *meta, cr_tensor 
     t->trace = 0;
     t->version = NULL;
     t->view = 0;
-    t->inference = false;
+    t->inference = t->watched = false;
     t->written = base ? cr_tensor_version(base) : 0;
     *out = t;
     return CR_OK;
@@ -66,6 +66,7 @@ cr_status cr_tensor_share_version(cr_tensor *t, const cr_tensor *of) {
     return CR_OK;
 }
 
+uint64_t cr_tensor_epoch;
 void (*cr__autograd_dispose)(cr_tensor *t);
 
 void cr_tensor_retain(cr_tensor *t) { __atomic_add_fetch(&t->refs, 1, __ATOMIC_RELAXED); }
@@ -73,6 +74,7 @@ void cr_tensor_retain(cr_tensor *t) { __atomic_add_fetch(&t->refs, 1, __ATOMIC_R
 void cr_tensor_release(cr_tensor *t) {
     if (!t || __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
     cr_tensor *base = t->base, *mapped = t->mapped;
+    cr_tensor_changed(t);
     if (t->autograd) cr__autograd_dispose(t);
     cr_storage_release(t->storage);
     version_release(t->version);

@@ -147,6 +147,7 @@ struct cr_tensor {
     struct cr_tensor *base;  /* the tensor this is a view of (root), retained; NULL for a root */
     uint8_t view;            /* CR_VIEW_* */
     bool inference;          /* made in inference mode: it has no version, and no derivative may keep it */
+    bool watched;            /* somebody wants to know when its meta is no longer what it was: cr_tensor_epoch */
     uint64_t written;        /* atomic; the version of a root where `version` is NULL. Of a view: the root's version
                               * when it was made, or when its history was last read off the root's */
     cr_tensor_count *version;     /* atomic pointer; of a root whose count is shared */
@@ -173,6 +174,12 @@ CR_NODISCARD cr_status cr_tensor_apart(const cr_tensor *t, cr_tensor **out);
 /* A 0-d tensor of a number. kind of rt_scalar: RT_ARG_INT / FLOAT / COMPLEX. */
 CR_NODISCARD cr_status cr_tensor_scalar(int dtype, rt_scalar value, cr_tensor **out);
 static inline bool cr_tensor_is_fake(const cr_tensor *t) { return t->storage->fake; }
+/* Another number after the meta or the storage of a watched tensor was changed, or one is gone: whoever remembers it
+ * need not look at each of them. Whatever changes those of a tensor that others may have seen says so, afterwards. */
+extern uint64_t cr_tensor_epoch; /* process; atomic */
+static inline void cr_tensor_changed(const cr_tensor *t) {
+    if (t->watched) __atomic_add_fetch(&cr_tensor_epoch, 1, __ATOMIC_RELEASE);
+}
 rt_view cr_tensor_view(const cr_tensor *t); /* concrete tensors */
 /* index: rank numbers */
 CR_NODISCARD cr_status cr_tensor_item(const cr_tensor *t, const int64_t *index, rt_scalar *out);

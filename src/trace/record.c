@@ -385,6 +385,7 @@ static cr_status mark_required(const cr_op *op, uint16_t ret, const cr_arg *a) {
     bool flows = cr_dtype_is_floating(m->dtype) || cr_dtype_is_complex(m->dtype);
     if (flows) CR_TRY(cr_grad_flows(op->base, ret, m, &flows));
     if (flows) m->flags |= CR_META_REQUIRES_GRAD;
+    cr_tensor_changed(a->u.t);
     return CR_OK;
 }
 

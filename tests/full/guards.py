@@ -37,7 +37,8 @@ def f(a, o, d, items, inner):
     total += o.method() + o.child.x + sum(items) + len(d) + o.constant
     if o.shared is o.child:
         total += 1000
-    return a * total + o.w.sum(), total, type(o.x), o.w.requires_grad, isinstance(o.child, Base)
+    return (a * total + o.w.sum(), total, type(o.x), o.w.requires_grad, tuple(o.w.shape), o.w.stride(),
+            isinstance(o.child, Base))
 """
 
 
@@ -53,7 +54,7 @@ class World:
         exec("class Base:\n    constant = 1\n    def method(self):\n        return 1\n"
              "class Thing(Base):\n    pass\nclass Other(Base):\n    def method(self):\n        return 5\nN = 1\n"
              + SOURCE, self.names)
-        self.a = cresset.ones(2)
+        self.a, self.root = cresset.ones(2), cresset.ones(4)
         self.o = self.thing()
         self.o.child, self.o.shared = self.thing(), self.thing()
         self.d, self.items = {"flag": 1, "other": 2}, [1, 2]
@@ -100,6 +101,12 @@ class World:
             lambda: setattr(self, "inner", n["make"](self.number())[0]),
             lambda: o.w.add_(1), lambda: o.w.requires_grad_(r.random() < 0.5),
             lambda: setattr(o.w, "data", cresset.full((r.choice([1, 2, 3]),), 2.0)),
+            lambda: o.w.resize_(r.choice([1, 2, 4])), lambda: o.w.set_(cresset.ones(r.choice([2, 3]))),
+            lambda: o.w.unsqueeze_(r.choice([0, -1])), lambda: o.w.squeeze_(), lambda: o.w.t_(), lambda: o.w.detach_(),
+            lambda: o.w.mul_(cresset.ones(1, requires_grad=True)), lambda: setattr(o.w, "tag", 1),
+            lambda: cresset.add(cresset.ones(r.choice([1, 2, 3])), 1, out=o.w),
+            lambda: setattr(o, "w", (root := cresset.ones(4))[:2]) or setattr(self, "root", root),
+            lambda: self.root.requires_grad_(r.random() < 0.5),
             lambda: setattr(o, "w", cresset.ones(2, dtype=r.choice([cresset.float32, cresset.float64]))),
             lambda: setattr(self, "a", cresset.ones(r.choice([1, 2, 3]))),
         ]

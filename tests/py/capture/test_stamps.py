@@ -95,6 +95,100 @@ def test_every_change_is_seen(change, mode):
         tree.scale = 2
 
 
+class Tagged(cresset.Tensor):
+    pass
+
+
+class Buffers(nn.Module):
+    """Everything that a program can ask of a tensor without its elements."""
+
+    def __init__(self):
+        super().__init__()
+        self.base = cresset.zeros(2, 1, 3)
+        for name in "abc":
+            self.register_buffer(name, cresset.ones(2, 1, 3))
+        self.register_buffer("view", self.base[:])
+
+    def forward(self, x):
+        read = [x.shape[0]]
+        for t in (self.a, self.b, self.c, self.view):
+            read.append((t.shape, t.stride(), t.dtype, t.requires_grad, type(t), t.is_conj(), t.is_neg()))
+        return read
+
+
+def become_other(m):
+    m.a = None
+    m.a = cresset.ones(4)
+
+
+def write_in_place(m):
+    m.b.mul_(cresset.ones(1, requires_grad=True))
+
+
+def resize_as_result(m):
+    with cresset.no_grad():
+        cresset.add(cresset.ones(5), 1, out=m.c)
+
+
+IN_PLACE = {
+    "t_": lambda m: m.a.squeeze_(1).t_(),
+    "transpose_": lambda m: m.b.transpose_(0, 2),
+    "swapaxes_": lambda m: m.c.swapaxes_(0, 1),
+    "squeeze_": lambda m: m.a.squeeze_(),
+    "unsqueeze_": lambda m: m.b.unsqueeze_(0),
+    "as_strided_": lambda m: m.c.as_strided_((3,), (2,)),
+    "resize_": lambda m: m.a.resize_(7),
+    "set_": lambda m: m.b.set_(cresset.ones(3, 3)),
+    "data": lambda m: setattr(m.c, "data", cresset.ones(4, 4)),
+    "data of another dtype": lambda m: setattr(m.a, "data", cresset.ones(2, dtype=cresset.float64)),
+    "data that is conjugated": lambda m: setattr(m.a, "data", cresset.ones(2, dtype=cresset.complex64).conj()),
+    "requires_grad_": lambda m: m.a.requires_grad_(not m.a.requires_grad),
+    "requires_grad": lambda m: setattr(m.b, "requires_grad", True),
+    "requires_grad of the root": lambda m: m.base.requires_grad_(not m.base.requires_grad),
+    "a result that requires grad": write_in_place,
+    "detach_": lambda m: (m.b.detach_(), write_in_place(m), m.b.detach_()),
+    "out=": resize_as_result,
+    "a class": lambda m: setattr(m.a, "__class__", Tagged),
+    "an attribute": lambda m: setattr(m.a, "note", 1),
+    "another at its address": become_other,
+    "all of them": lambda m: m.to(cresset.float64),
+}
+
+
+@pytest.mark.parametrize("change", IN_PLACE)
+def test_tensors_that_change_in_place_are_seen(change, mode):
+    m, x = Buffers(), cresset.ones(3)
+    compiled = cresset.compile(m.forward, backend="eager")
+    for _ in range(3):
+        for _ in range(4):
+            assert compiled(x) == m.forward(x)
+        IN_PLACE[change](m)
+        for _ in range(3):
+            assert compiled(x) == m.forward(x)
+
+
+def test_watched_tensors_are_looked_at_again_only_after_a_change():
+    """Gradients, steps of an optimizer and other tensors leave what was captured as it is."""
+    m, x = Tree(3), cresset.ones(3)
+    compiled = cresset.compile(m.forward, backend="eager", fullgraph=True)
+    for _ in range(4):
+        compiled(x)
+    words = stamps_of(compiled)
+    for layer in m.layers:
+        layer(cresset.ones(1, 2)).sum().backward()
+    with cresset.no_grad():
+        for p in m.parameters():
+            p.sub_(p.grad)
+    m.layers[0].weight.requires_grad_(False)
+    before = compiled._counts()["misses"]
+    compiled(x)
+    assert compiled._counts()["misses"] == before + 1  # gradients are part of what is asked
+    m.layers[0].weight.requires_grad_(True)
+    for _ in range(3):
+        compiled(x)
+    assert compiled._counts()["misses"] == before + 1 and words in [e["stamps"] for e in compiled._entries()]
+
+
 def test_functions_cells_and_defaults_at_old_addresses(mode):
     def make(value):
         def add(n, by=value):
