@@ -7,6 +7,7 @@
 
 #include "capture/callable.h"
 #include "capture/stamps.h"
+#include "capture/suspended.h"
 #include "python/py.h"
 
 #include <time.h>
@@ -75,9 +76,7 @@ static cr_cache *find_cache(cr_dispatcher *d, PyObject *code, const void *of) {
     return made;
 }
 
-cr_cache *cr_cache_of(cr_dispatcher *d, PyObject *code) {
-    return d->caches.n ? d->caches.at[0] : find_cache(d, code, NULL);
-}
+cr_cache *cr_cache_of(cr_dispatcher *d, PyObject *code) { return find_cache(d, code, NULL); }
 
 static bool names_equal(PyObject *a, PyObject *b) {
     if (a == b) return true;
@@ -599,6 +598,8 @@ static PyObject *dispatch(cr_dispatcher *d, PyObject *function, const void *of, 
     r.cache = find_cache(d, PyFunction_GET_CODE(function), of);
     if (!r.cache) return NULL;
     if (r.cache->capturing || is_off()) return call_plain(d, function, args, (size_t)nargs, kwnames);
+    if (!of && d->unsupported == Py_None && cr_is_generator_code((PyCodeObject *)r.cache->code))
+        return cr_suspended_new(d, call_plain(d, function, args, (size_t)nargs, kwnames));
     PyObject *small[CR_SMALL_SLOTS], **slots = NULL, *result = NULL;
     cr_place *p = find_place(r.cache, -1, nargs, kwnames);
     if (!p) return NULL;

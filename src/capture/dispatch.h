@@ -47,7 +47,7 @@ PyObject *cr_dispatch(cr_dispatcher *d, PyObject *function, PyObject *const *arg
 PyObject *cr_dispatch_callee(cr_dispatcher *d, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                              PyObject *kwnames);
 void cr_dispatcher_forget(cr_dispatcher *d); /* everything captured */
-/* The first cache, that of this code: made where there is none. Borrowed; NULL: exception. */
+/* That of this code, whoever calls it: made where there is none. Borrowed; NULL: exception. */
 cr_cache *cr_cache_of(cr_dispatcher *d, PyObject *code);
 
 /* The entry for a frame before instruction `at`, its guards checked: *slots (SMALL or PyMem_Free) are filled. NULL:
@@ -59,8 +59,8 @@ cr_entry *cr_find_at(cr_dispatcher *d, cr_cache *cache, PyObject *function, PyOb
  * is carried on from there. (resume.c) */
 PyObject *cr_resume(cr_dispatcher *d, cr_cache *cache, cr_entry *e, PyObject *function, PyObject *const *args,
                     Py_ssize_t nargs, PyObject *kwnames, PyObject **state);
-/* A frame that is about to run, before its first instruction: runs what is captured of it. false: nothing was done, and
- * *reason (new reference, or NULL) says why. */
+/* A frame that is about to run, from its beginning or where a generator goes on: runs what is captured of it. false:
+ * nothing was done, and *reason (new reference, or NULL) says why. */
 struct _PyInterpreterFrame;
 bool cr_carry_frame(cr_dispatcher *d, PyThreadState *thread, struct _PyInterpreterFrame *frame, PyObject **result,
                     PyObject **reason);

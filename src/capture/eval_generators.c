@@ -224,7 +224,7 @@ HANDLER(RETURN_GENERATOR) {
 
 HANDLER(YIELD_VALUE) {
     generator *g = (generator *)f->generator;
-    if (!g) return cr_break(c, "a generator is made");
+    if (!g) return cr_break(c, "the generator yields, and goes on when it is asked again");
     g->item = cr_pop(f);
     g->frame = f;
     c->frame = f->back;

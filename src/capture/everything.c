@@ -9,6 +9,7 @@
 
 #include "capture/capture.h"
 #include "capture/dispatch.h"
+#include "capture/suspended.h"
 #include "base/base.h"
 
 typedef struct everything {
@@ -47,10 +48,11 @@ static void count_reason(everything *all, const char *text, PyObject *reason) {
 
 static const char *why_not(const cr_frame *frame, int throwflag) {
     int flags = cr_frame_code(frame)->co_flags, function = CO_OPTIMIZED | CO_NEWLOCALS;
-    if (throwflag || flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE))
-        return "the frame of a generator or coroutine";
+    if (throwflag) return "something is thrown into the frame";
+    if (flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)) return "the frame of a coroutine";
+    if (flags & CO_GENERATOR && !CR_CARRIES_GENERATORS) return "the frame of a generator";
     if ((flags & function) != function) return "the body of a class or module";
-    return cr_frame_at(frame) ? "a frame in the middle" : NULL;
+    return cr_frame_at(frame) && frame->owner != FRAME_OWNED_BY_GENERATOR ? "a frame in the middle" : NULL;
 }
 
 static bool see(cr_activation *a, PyThreadState *thread, cr_frame *frame, int throwflag, PyObject **result) {

@@ -68,7 +68,7 @@ static PyObject *leave(const resumption *r, PyThreadState *thread, cr_frame *fra
         cr_frame_set_top(frame, top);
         Py_XDECREF(dropped);
     }
-    if (!CR_FRAME_CLEARS) return result;
+    if (!CR_FRAME_CLEARS && frame->owner != FRAME_OWNED_BY_GENERATOR) return result;
     if (i->id == CR_I_RETURN_CONST) Py_DECREF(result);
     else *base = result, cr_frame_set_top(frame, top + 1);
     cr_frame_set_at(frame, i->at);
@@ -160,12 +160,24 @@ static PyObject *go_on(resumption *r, PyThreadState *thread, cr_frame *frame) {
     }
 }
 
+/* Is it a generator that was suspended while it handled an exception, or goes on while a signal waits? Where that is
+ * served CPython knows. */
+static bool is_delicate(PyThreadState *thread, const cr_frame *frame) {
+    PyObject *handled = *cr_thread_handled(thread);
+    return frame->owner == FRAME_OWNED_BY_GENERATOR &&
+           ((handled && handled != Py_None) || cr_thread_is_asked(thread));
+}
+
 bool cr_carry_frame(cr_dispatcher *d, PyThreadState *thread, cr_frame *frame, PyObject **result, PyObject **reason) {
     resumption r = { .d = d, .code = cr_frame_code(frame), .why = reason };
     *reason = NULL;
-    if (cr_is_watched(r.code) || cr_is_near_limit()) return false;
+    if (cr_is_watched(r.code) || cr_is_near_limit() || is_delicate(thread, frame)) return false;
     if (!(r.instructions = cr_code_get(r.code))) return PyErr_Clear(), false;
-    r.cache = cr_cache_retain(cr_cache_of(d, (PyObject *)r.code));
+    while (r.at < r.instructions->count && r.instructions->at[r.at].at < cr_frame_at(frame)) r.at++;
+    if (r.at == r.instructions->count || r.instructions->at[r.at].at != cr_frame_at(frame)) return false;
+    cr_cache *cache = cr_cache_of(d, (PyObject *)r.code);
+    if (!cache) return PyErr_Clear(), false;
+    r.cache = cr_cache_retain(cache);
     int how = run_entry(&r, thread, frame, result);
     r.why = NULL;
     if (how == 1) *result = leave(&r, thread, frame, *result);
