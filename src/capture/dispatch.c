@@ -500,7 +500,7 @@ static cr_entry *find_entry(const request *r, const cr_place *p, PyObject **smal
     for (size_t i = 0; i < p->entries.n; i++) {
         cr_entry *e = p->entries.at[i];
         if (e->frontend != asked) ambient = (asked = e->frontend)->ambient();
-        if (e->ambient != ambient) continue;
+        if (e->ambient != ambient || (e->asks_casts && e->casts != asked->casts())) continue;
         *slots = e->guards.slots > CR_SMALL_SLOTS ? PyMem_Malloc(e->guards.slots * sizeof **slots) : small;
         if (!*slots) return (cr_entry *)PyErr_NoMemory();
         bool missed = cr_capture_switches.miss_once && !e->missed;
@@ -659,11 +659,21 @@ static bool is_called_plainly(PyObject *function) {
     return ((PyFunctionObject *)function)->vectorcall == plain;
 }
 
+static bool is_machinery(const PyCodeObject *code) {
+    const char *file = PyUnicode_AsUTF8(code->co_filename);
+    const cr_frontend *fe;
+    if (!file) return PyErr_Clear(), false;
+    for (size_t i = 0; (fe = cr_frontend_at(i)); i++)
+        for (size_t k = 0; fe->machinery && fe->machinery[k]; k++)
+            if (strstr(file, fe->machinery[k])) return true;
+    return false;
+}
+
 static bool is_captured(PyObject *function) {
     const PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(function);
     int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
     if (cr_is_left_alone(function)) return false;
-    return !(code->co_flags & suspends) && !is_of_library(code) && is_called_plainly(function);
+    return !(code->co_flags & suspends) && !is_of_library(code) && !is_machinery(code) && is_called_plainly(function);
 }
 
 static PyObject *dispatch_with_self(cr_dispatcher *d, PyObject *function, PyObject *self, PyObject *const *args,

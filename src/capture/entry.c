@@ -644,6 +644,8 @@ cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code) {
     e->refs = 1;
     e->frontend = c->frontend ? c->frontend : &cr_frontend_cresset;
     e->ambient = e->frontend->ambient();
+    e->asks_casts = c->asks_casts && e->frontend->casts;
+    e->casts = e->asks_casts ? e->frontend->casts() : 0;
     cr_guards_init(&e->guards);
     if (c->reason && !describe_prefix(&b)) {
         drop_graph(e);

@@ -45,6 +45,8 @@ typedef struct cr_entry {
     CR_VEC(uint32_t) state; /* rows; CR_NO_ROW: NULL */
     const cr_frontend *frontend; /* whose tensors it works on */
     uint64_t ambient;     /* its word when it was captured */
+    uint64_t casts;       /* the same of mixed precision, where the program asks about it (frontend.h) */
+    bool asks_casts;
     cr_guards guards;
     PyObject *reason;     /* str: why the call runs plain; NULL: it is captured */
     PyObject *error;      /* the class that fullgraph raises for it; NULL: Unsupported */

@@ -92,10 +92,58 @@ static int call_instead(cr_capture *c, cr_call_frame *f, PyObject *name, const c
     return r;
 }
 
+/* ---- mixed precision: on or off in the recorder, so that ops are recorded with their casts ---- */
+
+enum { CAST_ENABLED, CAST_DTYPE, CAST_CACHE };
+
+static int set_cast_dtype(cr_capture *c, PyObject *callable, PyObject *dtype) {
+    cr_py_frame frame;
+    cr_arg read = cr_arg_none();
+    cr_py_frame_init(&frame);
+    bool known = !c->frontend->read(&frame, dtype, &read) && read.kind == CR_ARG_DTYPE;
+    cr_py_frame_dispose(&frame);
+    if (!known) return refuse(c, callable, "with something that is no dtype");
+    cr_ambient_get()->mode.autocast.dtype = (int)read.u.i;
+    return 0;
+}
+
+/* Of other devices it is off, and stays so. */
+static int set_cast(cr_capture *c, cr_call_frame *f, PyObject *callable, int what, bool here, PyObject *value) {
+    cr_autocast *cast = &cr_ambient_get()->mode.autocast;
+    int on = what == CAST_DTYPE ? 0 : PyObject_IsTrue(value);
+    if (on < 0) return -1;
+    if (on && !here) return refuse(c, callable, "for a device that is not the CPU");
+    if (what == CAST_DTYPE && here && set_cast_dtype(c, callable, value)) return -1;
+    if (what == CAST_ENABLED && here) cast->enabled = on;
+    if (what == CAST_CACHE) cast->no_cache = !on;
+    return cr_give(c, f, Py_NewRef(Py_None));
+}
+
+/* torch.autocast is evaluated as it is written; here is what it asks and sets: `object`, "cpu " before it where no
+ * device is named. */
+static int answer_casts(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *object, const cr_arguments *a) {
+    const cr_autocast *cast = &cr_ambient_get()->mode.autocast;
+    bool of_device = a->n && PyUnicode_Check(a->at[0]);
+    const char *text = PyUnicode_AsUTF8(object);
+    if (!text) return -1;
+    for (Py_ssize_t k = 0; k < a->n; k++)
+        if (!cr_is_constant(a->at[k])) return refuse(c, callable, "on something that is no constant");
+    if (a->kwnames || a->n > 1 + of_device) return refuse(c, callable, "with other arguments than are known");
+    bool here = of_device ? !PyUnicode_CompareWithASCIIString(a->at[0], "cpu") : !strncmp(text, "cpu ", 4);
+    const char *word = strchr(text, ' ') ? strchr(text, ' ') + 1 : text;
+    int what = !strcmp(word, "dtype") ? CAST_DTYPE : !strcmp(word, "cache") ? CAST_CACHE : CAST_ENABLED;
+    c->asks_casts |= what != CAST_ENABLED;
+    if (a->n > of_device) return set_cast(c, f, callable, what, here, a->at[a->n - 1]);
+    if (!here) return call_on_constants(c, f, callable, a);
+    if (what == CAST_DTYPE) return cr_give(c, f, cr_py_dtype_get(cast->dtype));
+    return cr_give(c, f, PyBool_FromLong(what == CAST_CACHE ? !cast->no_cache : cast->enabled));
+}
+
 static int call_row(cr_capture *c, cr_call_frame *f, cr_row_kind kind, PyObject *callable, PyObject *object,
                     const cr_arguments *a) {
     bool before;
     switch (kind) {
+    case CR_ROW_CASTS: return answer_casts(c, f, callable, object, a);
     case CR_ROW_OP: c->on_tensors = true; return cr_give(c, f, cr_call_for_real(c, f, object, a, true));
     case CR_ROW_GIVES: return cr_give(c, f, Py_NewRef(object));
     case CR_ROW_COMPILES: return cr_give(c, f, PyBool_FromLong(cr_is_capturing()));
@@ -104,6 +152,7 @@ static int call_row(cr_capture *c, cr_call_frame *f, cr_row_kind kind, PyObject 
     case CR_ROW_OVERRIDES: return answer_overrides(c, f, callable, a);
     case CR_ROW_GET_GRAD: return cr_give(c, f, PyBool_FromLong(cr_ambient_get()->grad));
     case CR_ROW_SET_GRAD: return cr_switch_grad(c, a, &before) ? -1 : cr_give(c, f, Py_NewRef(Py_None));
+    case CR_ROW_REGION: return cr_call_region(c, f, object, a);
     case CR_ROW_EXPORTS: return c->tracer ? cr_call_run(c, f, object, a) : 1;
     case CR_ROW_UNRECORDED:
         if (cr_ambient_get()->grad && cr_capture_records(c))

@@ -154,16 +154,15 @@ static int run(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arg
     return r;
 }
 
-static int call_region(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a) {
-    PyFunctionObject *function = (PyFunctionObject *)cr_real(token);
+static int call_region(cr_capture *c, cr_call_frame *f, PyObject *region, const cr_arguments *a) {
+    PyFunctionObject *function = (PyFunctionObject *)region;
     uint64_t before, after;
-    if (cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, (PyObject *)function)) return -1;
     if (!fingerprint(c, a, &before))
         return cr_break(c, "functions given to %U() use something that is no tensor, number or container: give them "
                            "what it holds instead", function->func_qualname);
     const cr_graph *g = cr_trace_graph(cr_trace_current());
     writing w = { g, cr_graph_node_limit(g), cr_graph_value_count(g), false };
-    if (run(c, f, (PyObject *)function, a)) return -1;
+    if (run(c, f, region, a)) return -1;
     if (!cr_is_known_value(cr_peek(f, 1)))
         return cr_break(c, "%U() gives something else than tensors and numbers in tuples, lists and dicts",
                         function->func_qualname);
@@ -190,9 +189,9 @@ static void set_error(cr_capture *c) {
     PyErr_Restore(type, value, traceback);
 }
 
-int cr_call_region(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a) {
-    if (c->tracer) return cr_call_run(c, f, cr_real(token), a);
-    int r = call_region(c, f, token, a);
+int cr_call_region(cr_capture *c, cr_call_frame *f, PyObject *region, const cr_arguments *a) {
+    if (c->tracer) return cr_call_run(c, f, region, a);
+    int r = call_region(c, f, region, a);
     if (r && !c->error) set_error(c);
     return r;
 }

@@ -82,7 +82,7 @@ static int look_for_signals(cr_capture *c) {
 
 /* Has the program changed more of them than the gradient mode? */
 static bool has_other_surroundings(const cr_capture *c) {
-    return (cr_frontend_cresset.ambient() ^ c->outer) & ~(uint64_t)CR_AMBIENT_GRAD;
+    return (cr_frontend_cresset.ambient() ^ c->inside) & ~(uint64_t)CR_AMBIENT_GRAD;
 }
 
 static int step(cr_capture *c) {

@@ -97,7 +97,8 @@ typedef struct cr_capture {
     bool plain;
     const cr_frontend *frontend; /* whose tensors and functions it works with; NULL: nobody's so far */
     bool grad;              /* the gradient mode that it began with */
-    uint64_t outer;         /* our own ambient word before it */
+    uint64_t outer, inside; /* our own ambient word before it, and where it begins: as the program's library is */
+    bool asks_casts;        /* the program asks for the dtype of mixed precision, or for its cache */
     long steps;             /* instructions of the outermost frame that were begun */
     long stop;              /* how many of them are carried out: capture ends before the next; -1: all */
     bool stopped_inside;    /* something else of the surroundings is another there: of `with autocast()` */
@@ -261,7 +262,7 @@ int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *
 /* A function of ours, run by CPython on what the program gives it; what it calls of the program's is evaluated. */
 int cr_call_run(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a);
 /* cond(), while_loop(), map(), scan() or associative_scan(), a token. (eval_regions.c) */
-int cr_call_region(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
+int cr_call_region(cr_capture *c, cr_call_frame *f, PyObject *region, const cr_arguments *a);
 bool cr_is_known_value(PyObject *value); /* tensors, constants and containers of those */
 /* The same of a function in C that another one stands in for. */
 int cr_call_substituted(cr_capture *c, cr_call_frame *f, PyObject *builtin, PyObject *const *args, Py_ssize_t nargs,

@@ -89,3 +89,5 @@ void cr_hook_end(cr_activation *a) {
     if (a->previous != hook && _PyInterpreterState_GetEvalFrameFunc(interpreter) == hook)
         _PyInterpreterState_SetEvalFrameFunc(interpreter, a->previous);
 }
+
+bool cr_hook_is_set(void) { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == hook; }

@@ -26,6 +26,7 @@ struct cr_activation {
 };
 void cr_hook_begin(cr_activation *a, cr_see_frame see, void *user);
 void cr_hook_end(cr_activation *a);
+bool cr_hook_is_set(void); /* ours, on top of others or alone */
 /* Lets whoever is beneath the activation run the frame, in the end CPython. */
 PyObject *cr_hook_pass(cr_activation *a, PyThreadState *thread, cr_frame *frame, int throwflag);
 

@@ -172,15 +172,15 @@ static PyObject *reenter(PyObject *module, PyObject *args) {
 
 static PyObject *hook_is_set(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    _PyFrameEvalFunction set = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
-    return PyBool_FromLong(set != _PyEval_EvalFrameDefault);
+    return PyBool_FromLong(cr_hook_is_set());
 }
 
 static PyMethodDef functions[] = {
     { "_reenter", reenter, METH_VARARGS,
       "_reenter(fn, args, kwargs, n, entered, depths, error=None): fn(*args, **kwargs), its frame left and entered "
       "again before its n-th instruction; `entered` gets an item when there was one." },
-    { "_hook_is_set", hook_is_set, METH_NOARGS, "Is a frame hook set, ours or another's?" },
+    { "_hook_is_set", hook_is_set, METH_NOARGS,
+      "Is our frame hook set? torch.compile leaves its own where a backend has failed." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -171,8 +171,10 @@ int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *
                     PyObject *kwnames) {
     PyObject *function = cr_real(token), *rule = c->plain ? NULL : rule_of(function), *name;
     if (!rule) return PyErr_Occurred() ? -1 : 1;
-    if (!PyUnicode_CompareWithASCIIString(rule, "region") || !PyUnicode_CompareWithASCIIString(rule, "transform"))
-        return cr_call_region(c, f, token, &(cr_arguments){ args, nargs, kwnames });
+    if (!PyUnicode_CompareWithASCIIString(rule, "region") || !PyUnicode_CompareWithASCIIString(rule, "transform")) {
+        bool held = c->tracer || !cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, function);
+        return held ? cr_call_region(c, f, function, &(cr_arguments){ args, nargs, kwnames }) : -1;
+    }
     if (!PyUnicode_CompareWithASCIIString(rule, "run"))
         return c->tracer ? cr_call_run(c, f, function, &(cr_arguments){ args, nargs, kwnames }) : 1;
     /* nobody looks into it, so all of it is guarded: closure and defaults, too. The entry holds it */

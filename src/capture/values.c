@@ -137,6 +137,7 @@ static int recursion_room(void) {
 static int begin(cr_capture *c, bool plain) {
     *c = (cr_capture){ .plain = plain, .left = 2000000, .stop = -1, .grad = cr_ambient_get()->grad,
                        .outer = cr_frontend_cresset.ambient(), .room = recursion_room() };
+    c->inside = c->outer;
     cr_guards_init(&c->guards);
     cr_map_init(&c->by_real);
     cr_map_init(&c->by_value);
@@ -264,9 +265,11 @@ int cr_use_frontend(cr_capture *c, const cr_frontend *fe) {
     if (fe->borrow) {
         uint64_t word = fe->ambient();
         if (word & CR_AMBIENT_PLAIN)
-            return cr_break(c, "a mode of %s is at work (autocast, function or dispatch modes, transforms, tracing, a "
-                               "default dtype)", fe->name);
+            return cr_break(c, "a mode of %s is at work (function or dispatch modes, transforms, tracing, a default "
+                               "dtype)", fe->name);
         c->grad = cr_ambient_get()->grad = word & CR_AMBIENT_GRAD;
+        cr_ambient_get()->mode.autocast = cr_ambient_casts(fe->casts ? word | fe->casts() : word);
+        c->inside = cr_frontend_cresset.ambient();
     }
     c->frontend = fe;
     return 0;

@@ -27,7 +27,12 @@ static inline bool cr_kind_is_tensor(cr_kind kind) { return kind == CR_KIND_TENS
 
 /* Bits of the ambient word that everybody understands; the others are the front end's own. */
 enum { CR_AMBIENT_GRAD = 1, CR_AMBIENT_INFERENCE = 2,
-       CR_AMBIENT_PLAIN = 4 /* something is at work of which nobody knows what it does: nothing is captured */ };
+       CR_AMBIENT_PLAIN = 4, /* something is at work of which nobody knows what it does: nothing is captured */
+       CR_AMBIENT_AUTOCAST = 8, CR_AMBIENT_NO_CACHE = 16, CR_AMBIENT_CAST_DTYPE = 8 /* shift: mixed precision */ };
+static inline cr_autocast cr_ambient_casts(uint64_t word) {
+    return (cr_autocast){ .enabled = word & CR_AMBIENT_AUTOCAST, .no_cache = word & CR_AMBIENT_NO_CACHE,
+                          .dtype = (uint8_t)(word >> CR_AMBIENT_CAST_DTYPE) };
+}
 
 /* What a function in C of a library with foreign tensors is to a program that is captured. */
 typedef enum cr_row_kind {
@@ -39,7 +44,9 @@ typedef enum cr_row_kind {
     CR_ROW_ASKS,         /* the same, for a state that the ambient word covers */
     CR_ROW_OVERRIDES,    /* do its arguments bring their own behaviour? Tensors do not. */
     CR_ROW_GET_GRAD, CR_ROW_SET_GRAD,
+    CR_ROW_CASTS,        /* it asks for or sets `object` of mixed precision: "enabled", "dtype", "cpu cache", ... */
     CR_ROW_EXPORTS,      /* in an export, `object`, a function of ours, is run in its place; else nobody knows */
+    CR_ROW_REGION,       /* `object`, a function of ours, records it with its bodies: cond() and its like */
     CR_ROW_STANDS_IN,    /* a Python function stands in for it, `object` its name */
     CR_ROW_UNRECORDED,   /* the same where no gradients are recorded */
     CR_ROW_COUNT
@@ -91,6 +98,9 @@ typedef struct cr_frontend {
      * ambient gave. */
     uint64_t (*ambient)(void);
     void (*set_ambient)(uint64_t word);
+    /* The bits CR_AMBIENT_CAST_DTYPE and CR_AMBIENT_NO_CACHE, where the ambient word has them only while mixed
+     * precision is on: guarded for programs that ask. NULL: it always has. */
+    uint64_t (*casts)(void);
     /* The op that a callable of the library's stands for: "aten::add.Tensor" when it is one overload, "aten::add" when
      * the arguments decide. A new str; NULL without an exception: it stands for none. */
     PyObject *(*resolve)(PyObject *callable);
@@ -113,6 +123,7 @@ typedef struct cr_frontend {
     PyTypeObject *(*class_of_results)(void);
     PyTypeObject *(*class_of_sizes)(void); /* of x.shape */
     const char *stand_ins; /* the module of the functions that stand in for others */
+    const char *const *machinery; /* parts of the names of files whose functions no break captures; NULL ends them */
     /* Code for a captured graph: a callable that takes the objects of its inputs and gives a list of its outputs'.
      * `weights`: a list of the inputs' numbers that native code may be made with, as long as they are what they are.
      * `records`: gradients go through it; `ways`: as emit/tier.h has it, 0: it is interpreted. NULL: exception;

@@ -160,9 +160,6 @@ static bool is_captured(PyObject *name) {
 /* ---- what surrounds a call: the bits everybody knows, then mixed precision ---- */
 
 enum {
-    AUTOCAST = 4,
-    AUTOCAST_NO_CACHE = 8,
-    AUTOCAST_DTYPE = 8 /* shift */,
     DEFAULT_DTYPE = 16 /* shift; of the process: not put back */,
     PLACED = 1 << 24,
     PLACE_TYPE = 32 /* shift */,
@@ -173,8 +170,9 @@ static uint64_t ambient(void) {
     const cr_ambient *a = cr_ambient_get();
     const cr_autocast *cast = &a->mode.autocast;
     return (a->grad ? CR_AMBIENT_GRAD : 0u) | (a->inference ? CR_AMBIENT_INFERENCE : 0u) |
-           (cast->enabled ? AUTOCAST : 0u) | (cast->no_cache ? AUTOCAST_NO_CACHE : 0u) |
-           (uint64_t)(uint8_t)cast->dtype << AUTOCAST_DTYPE | (uint64_t)(uint8_t)cr_default_dtype() << DEFAULT_DTYPE |
+           (cast->enabled ? CR_AMBIENT_AUTOCAST : 0u) | (cast->no_cache ? CR_AMBIENT_NO_CACHE : 0u) |
+           (uint64_t)(uint8_t)cast->dtype << CR_AMBIENT_CAST_DTYPE |
+           (uint64_t)(uint8_t)cr_default_dtype() << DEFAULT_DTYPE |
            (a->placed ? PLACED | (uint64_t)(uint8_t)a->place.type << PLACE_TYPE |
                             (uint64_t)(uint8_t)a->place.index << PLACE_INDEX
                       : 0u);
@@ -184,9 +182,7 @@ static void set_ambient(uint64_t word) {
     cr_ambient *a = cr_ambient_get();
     a->grad = word & CR_AMBIENT_GRAD;
     a->inference = word & CR_AMBIENT_INFERENCE;
-    a->mode.autocast = (cr_autocast){ .enabled = word & AUTOCAST,
-                                      .no_cache = word & AUTOCAST_NO_CACHE,
-                                      .dtype = (uint8_t)(word >> AUTOCAST_DTYPE) };
+    a->mode.autocast = cr_ambient_casts(word);
     a->placed = word & PLACED;
     a->place = (cr_device){ (uint8_t)(word >> PLACE_TYPE), (int8_t)(word >> PLACE_INDEX) };
 }

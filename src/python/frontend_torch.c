@@ -18,7 +18,10 @@ static struct { /* once: told when torch is first used by a captured program */
     PyObject *build, *translate, *set_grad, *default_dtype;
     PyObject *set_frames;     /* with what torch.compile looks at frames: sets another, or None; gives the old one */
     PyObject *host;           /* name of an op that the table lacks -> what carries it out, or None */
-    PyObject *questions;      /* tuple: grad mode, inference mode, default dtype; then what must be 0, False or None */
+    PyObject *questions;      /* tuple: grad mode, inference mode, default dtype, mixed precision anywhere; then what
+                               * must be 0, False or None */
+    PyObject *casts;          /* (our dtype or None, cache) of mixed precision on the CPU; `enabled` asked before */
+    PyObject *casting;        /* is it on there? */
     PyObject *levels;         /* the module that counts levels of forward-mode derivatives, from -1 */
     PyGetSetDescrObject *requires_grad;
 } torch;
@@ -155,7 +158,7 @@ static int64_t stride_of(PyObject *o, int dim) { return extent_of(o, dim, true);
 
 /* ---- what surrounds a call ---- */
 
-enum { GRAD, INFERENCE, DEFAULT_DTYPE, FIRST_MODE };
+enum { GRAD, INFERENCE, DEFAULT_DTYPE, AUTOCAST, FIRST_MODE };
 
 /* 1, 0: what question i is answered with; -1: something that is not understood. */
 static int ask(Py_ssize_t i) {
@@ -177,10 +180,31 @@ static bool is_forward_mode(void) {
     return inside;
 }
 
+/* What mixed precision does on the CPU. A dtype that we lack: nothing is captured. */
+static uint64_t casts(void) {
+    int dtype, cache = 1;
+    PyObject *o, *given = PyObject_CallNoArgs(torch.casts);
+    bool known = given && PyArg_ParseTuple(given, "Op", &o, &cache) && cr_py_dtype_read(o, &dtype);
+    PyErr_Clear();
+    Py_XDECREF(given);
+    if (!known) return CR_AMBIENT_PLAIN;
+    return (uint64_t)(uint8_t)dtype << CR_AMBIENT_CAST_DTYPE | (cache ? 0u : CR_AMBIENT_NO_CACHE);
+}
+
+/* It may be on for another device alone, which nobody here knows. */
+static uint64_t casting(void) {
+    PyObject *on = PyObject_CallNoArgs(torch.casting);
+    uint64_t word = on == Py_True ? casts() | CR_AMBIENT_AUTOCAST : CR_AMBIENT_PLAIN;
+    PyErr_Clear();
+    Py_XDECREF(on);
+    return word;
+}
+
 static uint64_t ambient(void) {
     uint64_t word = (ask(GRAD) ? CR_AMBIENT_GRAD : 0u) | (ask(INFERENCE) ? CR_AMBIENT_INFERENCE : 0u) |
-                    (is_forward_mode() ? CR_AMBIENT_PLAIN : 0u);
-    for (Py_ssize_t i = DEFAULT_DTYPE; i < PyTuple_GET_SIZE(torch.questions); i++)
+                    (is_forward_mode() ? CR_AMBIENT_PLAIN : 0u) | (ask(DEFAULT_DTYPE) ? CR_AMBIENT_PLAIN : 0u) |
+                    (ask(AUTOCAST) ? casting() : 0u);
+    for (Py_ssize_t i = FIRST_MODE; i < PyTuple_GET_SIZE(torch.questions); i++)
         if (ask(i)) word |= CR_AMBIENT_PLAIN;
     return word;
 }
@@ -212,7 +236,7 @@ static cr_row_kind row(PyObject *callable, PyObject **object) {
         [CR_ROW_NONE] = "",           [CR_ROW_OP] = "op",         [CR_ROW_GIVES] = "gives",
         [CR_ROW_CONSTANTS] = "constants", [CR_ROW_ASKS] = "asks", [CR_ROW_OVERRIDES] = "overrides",
         [CR_ROW_COMPILES] = "compiles", [CR_ROW_GET_GRAD] = "get_grad", [CR_ROW_SET_GRAD] = "set_grad",
-        [CR_ROW_EXPORTS] = "exports",
+        [CR_ROW_EXPORTS] = "exports", [CR_ROW_CASTS] = "casts", [CR_ROW_REGION] = "region",
         [CR_ROW_UNRECORDED] = "unrecorded", [CR_ROW_STANDS_IN] = "stands_in",
     };
     bool in_c = PyFunction_Check(callable) || (PyCFunction_CheckExact(callable) && stands_alone(callable)) ||
@@ -285,6 +309,14 @@ static PyObject *build(cr_graph *g, PyObject *examples, PyObject *weights, bool 
     return made;
 }
 
+/* torch's dispatcher, transforms, compiler and registries: what they compute are not the program's tensors. */
+static const char *const machinery[] = {
+    "/torch/_ops.py", "/torch/_functorch/", "/torch/_higher_order_ops/", "/torch/_dynamo/", "/torch/_compile.py",
+    "/torch/_library/", "/torch/library.py", "/torch/_subclasses/", "/torch/_inductor/", "/torch/fx/",
+    "/torch/utils/_pytree.py", "/torch/utils/_python_dispatch.py", "/torch/utils/checkpoint.py",
+    "/torch/autograd/graph.py", NULL,
+};
+
 const cr_frontend cr_frontend_torch = { /* once */
     .name = "torch",
     .kind = kind,
@@ -297,6 +329,7 @@ const cr_frontend cr_frontend_torch = { /* once */
     .is_captured = is_captured,
     .ambient = ambient,
     .set_ambient = set_ambient,
+    .casts = casts,
     .resolve = no_name,
     .find = find_op,
     .tables = { "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set" },
@@ -307,6 +340,7 @@ const cr_frontend cr_frontend_torch = { /* once */
     .class_of_results = class_of_results,
     .class_of_sizes = class_of_sizes,
     .stand_ins = "cresset._torch.instead",
+    .machinery = machinery,
     .build = build,
 };
 
@@ -315,14 +349,15 @@ const cr_frontend cr_frontend_torch = { /* once */
 static PyObject *setup(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = { "tensor", "parameter", "size", "ours", "constants", "rows", "find", "build", "translate",
                              "set_grad", "default_dtype", "questions", "levels", "set_frames", "host",
-                             NULL };
+                             "casts", "casting", NULL };
     PyObject *tensor, *parameter, *size, *ours, *constants, *rows, *find, *make, *show, *set_grad, *dtype, *questions,
-        *levels, *set_frames, *host;
+        *levels, *set_frames, *host, *casts_of, *casting_of;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!OOOOOO!OOO:_torch_frontend", names, &PyType_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!OOOOOO!OOOOO:_torch_frontend", names, &PyType_Type,
                                      &tensor, &PyType_Type, &parameter, &PyType_Type, &size, &PyDict_Type, &ours,
                                      &PyTuple_Type, &constants, &PyDict_Type, &rows, &find, &make, &show, &set_grad,
-                                     &dtype, &PyTuple_Type, &questions, &levels, &set_frames, &host))
+                                     &dtype, &PyTuple_Type, &questions, &levels, &set_frames, &host, &casts_of,
+                                     &casting_of))
         return NULL;
     if (PyTuple_GET_SIZE(questions) < FIRST_MODE || PyTuple_GET_SIZE(questions) > QUESTIONS)
         return PyErr_Format(PyExc_ValueError, "there are %zd questions", PyTuple_GET_SIZE(questions));
@@ -335,9 +370,9 @@ static PyObject *setup(PyObject *module, PyObject *args, PyObject *kwargs) {
     PyObject **const at[] = { (PyObject **)&torch.tensor, (PyObject **)&torch.parameter, (PyObject **)&torch.size,
                               &torch.ours, &torch.constants, &torch.find, &torch.build, &torch.translate,
                               &torch.set_grad, &torch.default_dtype, &torch.questions, &torch.levels,
-                              &torch.set_frames, &torch.host };
+                              &torch.set_frames, &torch.host, &torch.casts, &torch.casting };
     PyObject *const given[] = { tensor, parameter, size, ours, constants, find, make, show, set_grad, dtype, questions,
-                                levels, set_frames, host };
+                                levels, set_frames, host, casts_of, casting_of };
     for (size_t i = 0; i < CR_COUNT(at); i++) *at[i] = Py_NewRef(given[i]);
     if (!(torch.rows = PyDict_Copy(rows))) return NULL;
     Py_RETURN_NONE;

@@ -69,7 +69,22 @@ def saved(x, w):
     return y * 2
 
 
-PROGRAMS = [cast, cast_decorated, nested, inference, on_device, default_dtype, raises_inside, saved]
+def cast_lists(x, w):
+    """Ops that take the smaller dtype, float32, the widest, or whatever they get."""
+    with torch.autocast("cpu"):
+        a = x @ w
+        b = F.linear(x, w)
+        return a, torch.cat([a, x]), a.exp(), a.softmax(-1), F.layer_norm(a, (3,)), a + x, b.sum()
+
+
+def cast_asked(x, w):
+    with torch.autocast("cpu", dtype=torch.float16, cache_enabled=False):
+        inside = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()
+    return x @ w, inside, torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+
+PROGRAMS = [cast, cast_decorated, cast_lists, cast_asked, nested, inference, on_device, default_dtype, raises_inside,
+            saved]
 
 
 def state():
@@ -106,3 +121,91 @@ def test_modes(function, around):
                 continue
             assert (ours.dtype, ours.shape, ours.requires_grad) == (theirs.dtype, theirs.shape, theirs.requires_grad)
             assert torch.allclose(ours.float(), theirs.float(), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("function", [cast, cast_decorated, cast_lists, cast_asked], ids=lambda f: f.__name__)
+def test_mixed_precision_is_captured(function):
+    """Inside and around: one graph each, found again, and not where the surroundings are others."""
+    run = cresset.compile(function, backend="eager", fullgraph=True)
+    kinds = [lambda: torch.autocast("cpu", enabled=False), lambda: torch.autocast("cpu", dtype=torch.bfloat16)]
+    for around in [*kinds, *kinds]:
+        for ours, theirs in zip(outcome(run, around), outcome(function, around), strict=True):
+            assert not isinstance(theirs, torch.Tensor) or ours.dtype == theirs.dtype
+    assert run._counts()["captures"] == 2 and run._counts()["hits"] == 2
+
+
+def test_a_model_in_mixed_precision_trains():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2))
+    run = cresset.compile(model, backend="eager")
+    x = torch.randn(5, 4)
+    grads = []
+    for step in (model, run, run):
+        model.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = step(x)
+            loss = F.cross_entropy(out, torch.tensor([0, 1, 0, 1, 1]))
+        loss.backward()
+        assert out.dtype is torch.bfloat16 and loss.dtype is torch.float32
+        grads.append([p.grad.clone() for p in model.parameters()])
+    for theirs, *ours in zip(*grads):
+        assert all(g.dtype is theirs.dtype and torch.allclose(g, theirs, rtol=5e-2, atol=1e-2) for g in ours)
+
+
+def test_the_default_dtype_of_autocast_is_guarded():
+    def function(x, w):
+        with torch.autocast("cpu"):
+            return x @ w
+    run, x = cresset.compile(function, backend="eager"), torch.ones(2, 2)
+    assert run(x, x).dtype is torch.bfloat16
+    torch.set_autocast_dtype("cpu", torch.float16)
+    try:
+        assert run(x, x).dtype is torch.float16
+    finally:
+        torch.set_autocast_dtype("cpu", torch.bfloat16)
+    assert run(x, x).dtype is torch.bfloat16 and run._counts()["plain"] == 0
+
+
+# ---- what surrounds and changes between calls ----
+
+def test_a_default_device_that_is_set():
+    def function(x):
+        return torch.ones(2).device.type, x * 2
+    run, x = cresset.compile(function, backend="eager"), torch.ones(2)
+    assert run(x)[0] == "cpu"
+    torch.set_default_device("meta")
+    try:
+        device, y = run(x)
+        assert device == "meta" and torch.equal(y, torch.full((2,), 2.0, device="cpu"))
+    finally:
+        torch.set_default_device(None)
+    assert run(x)[0] == "cpu"
+
+
+def test_a_parameter_without_memory():
+    """Storage freed between calls (as sharded training does): torch's own error, then right again."""
+    model = nn.Linear(3, 2)
+    run, x = cresset.compile(model, backend="eager"), torch.ones(1, 3)
+    wanted, values = run(x).detach(), model.weight.detach().clone()
+    storage = model.weight.untyped_storage()
+    nbytes = storage.nbytes()
+    storage.resize_(0)
+    for step in (run, model):
+        with pytest.raises(RuntimeError):
+            step(x)
+    storage.resize_(nbytes)
+    model.weight.data.copy_(values)
+    assert torch.allclose(run(x), wanted)
+
+
+@pytest.mark.parametrize("native", ["eager", "native"])
+def test_the_generator_is_left_where_pytorch_leaves_it(native):
+    def function(x):
+        return F.dropout(x, 0.5) + torch.rand(3), torch.randn(2)
+    run, x = cresset.compile(function, backend=native), torch.ones(4, 3)
+    for seed in (0, 1):
+        shown = []
+        for step in (function, run):
+            torch.manual_seed(seed)
+            shown.append([*step(x), *step(x), torch.rand(5), torch.get_rng_state()])
+        assert all(torch.equal(ours, theirs) for theirs, ours in zip(*shown, strict=True))

@@ -10,6 +10,7 @@ import operator
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 import cresset
 from cresset import _C
@@ -24,8 +25,12 @@ _NONE = ("_get_tracing_state", "_log_api_usage_once")
 _FLAGS = ("_get_cudnn_enabled", "_get_cudnn_benchmark", "_get_cudnn_deterministic", "_get_cudnn_allow_tf32",
           "_get_mkldnn_enabled", "_get_flash_sdp_enabled", "_get_mem_efficient_sdp_enabled", "_get_math_sdp_enabled",
           "_get_cudnn_sdp_enabled", "_is_autocast_available", "_get_privateuse1_backend_name")
-_ASKS = ("is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cpu_enabled", "is_autocast_cache_enabled",
-         "get_default_dtype", "get_autocast_dtype", "_is_any_autocast_enabled", "_get_deterministic_algorithms",
+_CASTS = {"enabled": ("is_autocast_enabled", "set_autocast_enabled"),  # of mixed precision; "cpu": without a device
+          "cpu enabled": ("is_autocast_cpu_enabled", "set_autocast_cpu_enabled", "_is_any_autocast_enabled"),
+          "dtype": ("get_autocast_dtype", "set_autocast_dtype"),
+          "cpu dtype": ("get_autocast_cpu_dtype", "set_autocast_cpu_dtype"),
+          "cpu cache": ("is_autocast_cache_enabled", "set_autocast_cache_enabled")}
+_ASKS = ("is_inference_mode_enabled", "get_default_dtype", "_get_deterministic_algorithms",
          "_get_deterministic_algorithms_warn_only", "_len_torch_dispatch_stack", "_len_torch_function_stack",
          "_are_functorch_transforms_active")
 _SIZES = {"size", "stride", "dim", "numel", "contiguous", "to", "float", "double", "half", "bfloat16", "long", "int",
@@ -51,6 +56,10 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     add("gives", _NONE)
     add("constants", _FLAGS)
     add("asks", _ASKS)
+    for what, names in _CASTS.items():
+        add("casts", names, what)
+    add("gives", ("autocast_increment_nesting", "autocast_decrement_nesting"), 1)  # 0: what is kept is dropped
+    add("gives", ("clear_autocast_cache",))  # casts are made anew for every call
     add("overrides", ("_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic"))
     add("get_grad", ("is_grad_enabled",))
     add("set_grad", ("_set_grad_enabled",))
@@ -58,9 +67,9 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     rows[torch.tensor] = ("op", _tensor)
     rows[torch.as_tensor] = ("op", _as_tensor)
     rows[torch.autograd.Function.apply.__func__] = ("unrecorded", "apply")
-    rows[torch.autocast.__enter__] = ("stands_in", "enter_autocast")
-    rows[torch.autocast.__exit__] = ("stands_in", "exit_autocast")
     rows[torch.backends.mha.get_fastpath_enabled] = ("gives", False)  # attention by ops, not by one fused function
+    rows.update(_regions())
+    rows[torch.utils.checkpoint.checkpoint] = ("stands_in", "checkpoint")
     for function in _compiling():
         rows[function] = ("compiles", None)
     for name in _META:
@@ -74,22 +83,27 @@ _SYMBOLIC = ("sym_max sym_min sym_int sym_float sym_not sym_ite sym_sqrt _check 
 _REGIONS = "cond while_loop map scan associative_scan".split()
 
 
+def _regions() -> dict[Any, tuple[str, Any]]:
+    """torch.cond() and its like, whose bodies are recorded here as those of our functions are."""
+    import cresset._higher_order as ours
+    found: dict[Any, tuple[str, Any]] = {}
+    for name in _REGIONS:
+        try:
+            module = importlib.import_module(f"torch._higher_order_ops.{name}")
+        except ImportError:
+            continue
+        found[getattr(module, name)] = ("region", getattr(ours, name))
+    return found
+
+
 def _exported() -> dict[Any, Any]:
-    """Functions of torch's in Python that an export does not look into: numbers in it are symbols of ours, and regions
-    have bodies of ours."""
-    import cresset._higher_order as regions
+    """Functions of torch's in Python that an export does not look into: numbers in it are symbols of ours."""
     import cresset._symbolic as symbolic
     import cresset.fx.experimental.symbolic_shapes as guards
     import torch.fx.experimental.symbolic_shapes as theirs
     found = {getattr(torch, name): getattr(symbolic, name) for name in _SYMBOLIC if hasattr(torch, name)}
     found.update({getattr(theirs, name): getattr(guards, name) for name in guards.__all__
                   if name.startswith(("guard_", "statically_")) and hasattr(theirs, name)})
-    for name in _REGIONS:
-        try:
-            module = importlib.import_module(f"torch._higher_order_ops.{name}")
-        except ImportError:
-            continue
-        found[getattr(module, name)] = getattr(regions, name)
     found[torch.einsum] = cresset.einsum
     return {function: ours for function, ours in found.items() if hasattr(function, "__code__")}
 
@@ -245,13 +259,23 @@ def _has_function_mode() -> bool:
 _probe: list[Any] = []
 
 
+def _casting() -> bool:
+    return torch.is_autocast_enabled("cpu")
+
+
+def _casts() -> tuple[Any, bool]:
+    """To which dtype mixed precision casts on the CPU, and whether it keeps what it has cast."""
+    return _pairs.get(torch.get_autocast_dtype("cpu")), torch.is_autocast_cache_enabled()
+
+
 def _questions() -> tuple[Any, ...]:
-    """Grad mode, inference mode, default dtype; then what must be off for a program to be captured. Without private
-    names nothing tells of dispatch modes and transforms: tensors that those make are not plain memory."""
+    """Grad mode, inference mode, default dtype, mixed precision; then what must be off for a program to be captured.
+    Without private names nothing tells of dispatch modes and transforms: tensors that those make are not plain
+    memory."""
     _probe[:] = [torch.zeros(1)]
-    asked = (("_C", "_len_torch_function_stack"), _has_function_mode), \
+    asked = (("_C", "_is_any_autocast_enabled"), _casting), \
+            (("_C", "_len_torch_function_stack"), _has_function_mode), \
             (("_C", "_len_torch_dispatch_stack"), None), \
-            (("_C", "_is_any_autocast_enabled"), lambda: torch.is_autocast_enabled("cpu")), \
             (("_C", "_functorch", "get_dynamic_layer_stack_depth"), None), \
             (("_C", "_get_tracing_state"), torch.jit.is_tracing), \
             (("_C", "_get_deterministic_algorithms"), torch.are_deterministic_algorithms_enabled)
@@ -293,6 +317,6 @@ def prepare() -> bool:
                            default_dtype=torch.float32, questions=_questions(),
                            levels=torch.autograd.forward_ad if crossing.allows_private() else _Levels(),
                            set_frames=crossing.private("_C", "_dynamo", "eval_frame", "set_eval_frame") or _no_frames,
-                           host=opaque.host)
+                           host=opaque.host, casts=_casts, casting=_casting)
         _ready.append(True)
     return True

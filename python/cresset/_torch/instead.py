@@ -4,6 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import noop_context_fn
+
+from cresset import _C
 
 
 class Context:
@@ -55,13 +58,18 @@ def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return tuple(_fresh(ctx, args, item) for item in output)
 
 
-def enter_autocast(self: Any) -> Any:
-    """Autocast is off where a program is captured: `with autocast(enabled=False)` changes nothing."""
-    return id(self) if self._enabled else self  # id() ends the capture
-
-
-def exit_autocast(self: Any, *raised: Any) -> bool:  # unused raised: nothing is held back
-    return False
+def checkpoint(function: Any, *args: Any, use_reentrant: bool | None = None, context_fn: Any = noop_context_fn,
+               determinism_check: str = "default",  # unused determinism_check: nothing is run twice
+               debug: bool = False,  # unused debug: of the second run
+               early_stop: bool = True,  # unused early_stop: of the second run
+               preserve_rng_state: bool = True,  # unused preserve_rng_state: numbers are drawn once
+               **kwargs: Any) -> Any:
+    """checkpoint() in a graph, whose partition chooses what is kept and what is computed again. Without
+    use_reentrant=False its results have a history only where a tensor among the arguments has one, which is not known
+    here, and a context of the program's sees both runs: such calls are torch's."""
+    if context_fn is not noop_context_fn or (use_reentrant is not False and torch.is_grad_enabled()):
+        _C._graph_break("checkpoint() with a context_fn or without use_reentrant=False records gradients by itself")
+    return function(*args, **kwargs)
 
 
 def _fresh(ctx: Context, args: tuple[Any, ...], output: Any) -> Any:

@@ -73,7 +73,7 @@ def row(op: Any) -> tuple[str, Any] | None:
     name = name_of(op)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not _C._follows_opaque():
+        if not _C._follows_opaque() or _C._autocast()[0]:  # nobody knows how torch casts what goes into it
             raise NotImplementedError(f"{name}, which only torch has, ends this capture")
         names = [""] * len(args) + list(kwargs)
         made = cresset.ops.cresset.opaque(name, names, [*args, *kwargs.values()])
