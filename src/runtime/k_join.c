@@ -9,10 +9,10 @@ int rt_k_cat(const rt_ctx *ctx, const rt_call *c) { /* tensors, dim */
     const rt_view *out = &c->out[0];
     int dim = rt_arg_dim(c, 1, out->rank);
     int64_t at = 0, item = rt_itemsize(out->dtype);
+    rt_view part = *out;
     for (uint32_t i = 0; i < c->arg[0].n; i++) {
         const rt_view *v = c->arg[0].u.views[i];
         if (v->rank == 1 && !v->size[0] && out->rank != 1) continue; /* an empty vector joins anything */
-        rt_view part = *out;
         part.size[dim] = v->size[dim];
         part.p = (char *)out->p + at * out->stride[dim] * item;
         at += v->size[dim];

@@ -145,16 +145,21 @@ static int64_t find_layout(const frame *f, int64_t *offset) {
 
 /* ---- windows ---- */
 
-static rt_view view_of(const frame *f, int32_t window) {
+__attribute__((noinline)) static void set_view(const frame *f, int32_t window, rt_view *v) {
     const rt_window *w = &f->m->windows[window];
     const int32_t *dims = f->m->dims + w->dims;
-    rt_view v = { .rank = w->rank, .dtype = w->dtype };
-    for (int d = 0; d < w->rank; d++) {
-        v.size[d] = f->slots[dims[d]];
-        v.stride[d] = f->slots[dims[w->rank + d]];
+    v->rank = w->rank, v->dtype = w->dtype;
+    for (int d = 0; d < w->rank; d++) { /* the others, of sixteen, are not written */
+        v->size[d] = f->slots[dims[d]];
+        v->stride[d] = f->slots[dims[w->rank + d]];
     }
     char *base = f->at[w->buffer];
-    v.p = base ? base + f->slots[w->offset] * rt_itemsize(w->dtype) : NULL;
+    v->p = base ? base + f->slots[w->offset] * rt_itemsize(w->dtype) : NULL;
+}
+
+static rt_view view_of(const frame *f, int32_t window) {
+    rt_view v;
+    set_view(f, window, &v);
     return v;
 }
 
@@ -224,14 +229,14 @@ static void argument(const frame *f, const rt_operand_ref *from, room *r, rt_arg
     switch (from->kind) {
     case RT_A_NONE: return;
     case RT_A_WINDOW:
-        r->view[r->nview] = view_of(f, from->at);
+        set_view(f, from->at, &r->view[r->nview]);
         to->kind = RT_ARG_VIEW, to->u.view = &r->view[r->nview++];
         return;
     case RT_A_WINDOWS:
         to->kind = RT_ARG_VIEWS, to->u.views = &r->list[r->nlist];
         for (uint32_t i = 0; i < from->n; i++) {
             r->list[r->nlist++] = list[i] < 0 ? NULL : &r->view[r->nview];
-            if (list[i] >= 0) r->view[r->nview++] = view_of(f, list[i]);
+            if (list[i] >= 0) set_view(f, list[i], &r->view[r->nview++]);
         }
         return;
     case RT_A_INT: to->kind = RT_ARG_INT, to->u.i = f->slots[from->at]; return;
@@ -256,11 +261,13 @@ static int call_kernel(frame *f, const rt_step *s, room *r) {
     int nout = s->kind == RT_STEP_KERNEL ? s->nout : 0;
     for (int i = 0; i < s->nargs; i++) argument(f, &f->m->args[s->args + i], r, &r->arg[i]);
     for (int i = 0; i < nout; i++) {
-        r->out[i] = (rt_view){ .p = NULL };
-        if (outs[i] < 0) continue; /* an undefined result */
+        if (outs[i] < 0) { /* an undefined result */
+            r->out[i] = (rt_view){ .p = NULL };
+            continue;
+        }
         int code = need(f, outs[i]);
         if (code) return code;
-        r->out[i] = view_of(f, outs[i]);
+        set_view(f, outs[i], &r->out[i]);
     }
     rt_scalar number = { .kind = RT_ARG_NONE };
     int64_t count[RT_MAX_RANK] = { 0 };
@@ -293,7 +300,7 @@ static int run_block(frame *f, const rt_step *s) {
     rt_operand operand[RT_BLOCK_MAX_PORTS];
     rt_scalar constant[RT_BLOCK_MAX_PORTS];
     const rt_program *p = s->u.program;
-    for (int i = 0; i < p->nin; i++) view[i] = view_of(f, f->m->args[s->args + i].at);
+    for (int i = 0; i < p->nin; i++) set_view(f, f->m->args[s->args + i].at, &view[i]);
     for (int i = 0; i < p->nout; i++) {
         int32_t w = f->m->lists[s->outs + i];
         int code = need(f, w);
@@ -552,8 +559,8 @@ static int run_rows(frame *f, const rt_step *s) {
         if (code) return code;
     }
     if (rows->body) return run_rows_body(f, rows);
-    for (int i = 0; i < s->nargs; i++) port[n++] = view_of(f, f->m->args[s->args + i].at);
-    for (int i = 0; i < s->nout; i++) port[n++] = view_of(f, f->m->lists[s->outs + i]);
+    for (int i = 0; i < s->nargs; i++) set_view(f, f->m->args[s->args + i].at, &port[n++]);
+    for (int i = 0; i < s->nout; i++) set_view(f, f->m->lists[s->outs + i], &port[n++]);
     return rt_rows_run(f->ctx, rows, port);
 }
 
@@ -786,7 +793,8 @@ static int bind_inputs(frame *f, const cresset_value *inputs, int32_t ninputs) {
 
 /* The caller's memory as it says; checked by rt_value_check_memory. */
 static rt_view input_view(const cresset_value *v) {
-    rt_view view = { .p = v->data, .rank = v->rank, .dtype = v->dtype };
+    rt_view view;
+    view.p = v->data, view.rank = v->rank, view.dtype = v->dtype;
     int64_t stride = 1;
     for (int d = v->rank; d--;) {
         view.size[d] = v->size[d];
@@ -796,10 +804,18 @@ static rt_view input_view(const cresset_value *v) {
     return view;
 }
 
-static bool same_strides(const rt_view *a, const rt_view *b) {
-    for (int d = 0; d < a->rank; d++)
-        if (a->size[d] > 1 && a->stride[d] != b->stride[d]) return false;
-    return true;
+/* Is it laid out as the window, or has no elements? Sizes are the same. */
+static bool is_laid_out(const frame *f, const rt_window *w, const cresset_value *v) {
+    const int32_t *strides = f->m->dims + w->dims + w->rank;
+    bool same = true;
+    int64_t dense = 1;
+    for (int d = w->rank; d--;) {
+        if (!v->size[d]) return true;
+        int64_t stride = v->stride ? v->stride[d] : dense;
+        same = same && (v->size[d] == 1 || stride == f->slots[strides[d]]);
+        dense *= v->size[d];
+    }
+    return same;
 }
 
 /* Points the input's buffer at the caller's memory, or at a copy in the layout that the steps were made for. */
@@ -807,14 +823,14 @@ static int place_input(frame *f, int32_t i, const cresset_value *v) {
     const rt_input *in = &f->m->inputs[i];
     if (in->kind != CRESSET_TENSOR) return RT_OK;
     const rt_window *w = &f->m->windows[in->window];
-    rt_view given = input_view(v), want = view_of(f, in->window);
     int64_t offset;
     bool far = __builtin_mul_overflow(f->slots[w->offset], rt_itemsize(w->dtype), &offset) || offset < 0;
     if (far || (uint64_t)offset > (uintptr_t)v->data) /* its buffer would begin before memory does */
         return rt_fail(f->ctx, RT_EVALUE,
                        "input '%s': the model was exported for an offset in memory that no tensor can have",
                        input_name(f, i));
-    if (same_strides(&want, &given) || !rt_numel(&given)) return f->at[w->buffer] = (char *)v->data - offset, RT_OK;
+    if (is_laid_out(f, w, v)) return f->at[w->buffer] = (char *)v->data - offset, RT_OK;
+    rt_view given = input_view(v), want = view_of(f, in->window);
     int64_t bytes;
     bool fits = rt_bytes_reached(w->dtype, want.rank, want.size, want.stride, &bytes) &&
                 !__builtin_add_overflow(bytes, offset, &bytes);
