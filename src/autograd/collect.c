@@ -11,6 +11,7 @@ int64_t cr__collectable;
 
 cr__extra *cr__extra_of(cr_grad_node *n) {
     if (!n->extra) n->extra = cr_calloc(1, sizeof *n->extra);
+    __atomic_store_n(&n->special, true, __ATOMIC_RELAXED);
     return n->extra;
 }
 
@@ -102,17 +103,18 @@ static int visit_node(cr_grad_node *n, cr_visit *visit, void *arg) {
 }
 
 static bool is_only(const int64_t *refs) { return __atomic_load_n(refs, __ATOMIC_ACQUIRE) == 1; }
+static bool is_held_once(const cr_grad_node *n) { return n->leaf ? cr_tensor_ends(n->leaf) == 1 : is_only(&n->refs); }
 
 int cr_grad_node_traverse(cr_grad_node *n, cr_visit *visit, void *arg) {
     cr_grad_node *todo = n;
-    if (!n || !__atomic_load_n(&cr__collectable, __ATOMIC_RELAXED) || !is_only(&n->refs)) return 0;
+    if (!n || !__atomic_load_n(&cr__collectable, __ATOMIC_RELAXED) || !is_held_once(n)) return 0;
     n->next_dead = NULL;
     while ((n = todo)) {
         todo = n->next_dead;
         VISIT(visit_node(n, visit, arg));
         for (uint32_t i = 0; i < n->nslots; i++) {
             cr_grad_node *next = n->slots[i].edge.node;
-            if (!next || !is_only(&next->refs)) continue;
+            if (!next || !is_held_once(next)) continue;
             next->next_dead = todo;
             todo = next;
         }
@@ -124,21 +126,18 @@ int cr_autograd_traverse(cr_tensor *t, cr_visit *visit, void *arg) {
     if (!__atomic_load_n(&cr__collectable, __ATOMIC_RELAXED)) return 0;
     for (; t && is_only(&t->refs); t = t->base) {
         cr__autograd *a = cr__autograd_get(t);
+        VISIT(cr_grad_node_traverse(cr__fn(t), visit, arg));
         if (!a) continue;
-        VISIT(cr_grad_node_traverse(a->fn, visit, arg));
         VISIT(visit_hooks(a->hooks.at, a->hooks.n, visit, arg));
         VISIT(visit_hooks(a->after.at, a->after.n, visit, arg));
-        if (a->grad && is_only(&a->grad->refs) && cr__autograd_get(a->grad))
-            VISIT(cr_grad_node_traverse(cr__autograd_get(a->grad)->fn, visit, arg));
+        if (a->grad && is_only(&a->grad->refs)) VISIT(cr_grad_node_traverse(cr__fn(a->grad), visit, arg));
     }
     return 0;
 }
 
 void cr_autograd_clear(cr_tensor *t) {
-    cr__autograd *a = cr__autograd_get(t);
-    if (!a || !is_only(&t->refs)) return;
-    t->autograd = NULL;
+    if ((!t->fn && !t->autograd) || !is_only(&t->refs)) return;
     t->meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
     cr_tensor_changed(t);
-    cr__autograd_dismiss(t, a);
+    cr__autograd_free(t);
 }

@@ -97,7 +97,7 @@ static size_t heap_pop(walk *w) {
 
 /* May it be written to, because nobody else can see it? */
 static bool is_ours(const cr_tensor *t) {
-    return __atomic_load_n(&t->refs, __ATOMIC_RELAXED) == 1 && !t->base && !t->autograd &&
+    return __atomic_load_n(&t->refs, __ATOMIC_RELAXED) == 1 && !t->base && !t->fn && !t->autograd &&
            __atomic_load_n(&t->storage->refs, __ATOMIC_RELAXED) == 1 && !t->storage->readonly &&
            cr_meta_is_dense(NULL, &t->meta) == CR_YES && !(t->meta.flags & (CR_META_CONJ | CR_META_NEG));
 }
@@ -145,7 +145,7 @@ static cr_status accumulate(cr_tensor *leaf, cr_tensor **grad, bool graph) {
     if ((*grad)->mapped)
         return CR_FAIL(CR_ERUNTIME, "backward() inside of a function under vmap has no one gradient to add to .grad; "
                                     "use func.grad or func.vjp");
-    cr__lock(&a->lock);
+    cr__lock(&leaf->lock);
     if (!a->grad && !graph && is_ours(*grad)) {
         a->grad = *grad;
         *grad = NULL;
@@ -160,7 +160,7 @@ static cr_status accumulate(cr_tensor *leaf, cr_tensor **grad, bool graph) {
         status = add(true, a->grad, *grad, &same);
         if (!status) cr_tensor_release(same);
     }
-    cr__unlock(&a->lock);
+    cr__unlock(&leaf->lock);
     return status;
 }
 
@@ -249,7 +249,7 @@ static void shape_grads(const cr_grad_node *n, cr_tensor *const *grads, const cr
                 any |= grads[at] != NULL;
             }
             if (any) out[i] = cr_arg_list(first, results[i].n);
-        } else if (results[i].kind == CR_ARG_TENSOR) {
+        } else if (n->singles >> i & 1) {
             if (grads[at]) out[i] = cr_arg_tensor(grads[at]);
             at++;
         }
@@ -316,7 +316,8 @@ static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads, cr_te
     bool graph = w->b->graph;
     for (uint16_t p = 0; p < n->nargs; p++) args[p] = made[p] = cr_arg_none();
     for (uint16_t i = 0; i < n->nresults; i++) results[i] = cr_arg_none();
-    cr_status status = cr__saved_open(n, graph, !graph && !w->b->keep, args, results);
+    uint64_t lent;
+    cr_status status = cr__saved_open(n, graph, !graph && !w->b->keep, args, &lent, results);
     if (status) goto out;
     for (uint16_t p = 0; p < n->nargs; p++) {
         uint32_t tensors = cr__count_tensors(&args[p], 1);
@@ -333,6 +334,7 @@ static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads, cr_te
 out:
     if (items != small) cr_free(items);
     cr_results_release(made, n->nargs);
+    cr__args_drop(args, lent);
     cr_results_release(args, n->nargs);
     cr_results_release(results, n->nresults);
     return status;
@@ -394,27 +396,35 @@ static cr_status visit(walk *w, size_t place) {
 
 /* ---- the whole walk ---- */
 
-/* What stands for the root: itself, or the leaf or a fake of the node that it is a result of. NULL: unknown. */
-static cr_tensor *root_of(const cr_backward *b, size_t i) {
-    if (b->roots[i]) return b->roots[i];
-    const cr_grad_node *n = b->from[i].node;
-    if (n->leaf) return n->leaf;
+/* A result of the node, or a fake of it; owned. NULL: unknown. */
+static cr_status result_of(const cr_grad_node *n, uint32_t result, cr_tensor **out) {
     uint32_t at = 0;
+    *out = NULL;
     for (uint16_t r = 0; r < n->nresults; r++) {
         const cr_arg *items = n->results[r].kind == CR_ARG_LIST ? n->results[r].u.list : &n->results[r];
-        for (uint32_t k = 0; k < (n->results[r].kind == CR_ARG_LIST ? n->results[r].n : 1); k++)
-            if ((items[k].kind == CR_ARG_TENSOR || n->table) && at++ == b->from[i].result)
-                return items[k].kind == CR_ARG_TENSOR ? items[k].u.t : NULL;
+        for (uint32_t k = 0; k < (n->results[r].kind == CR_ARG_LIST ? n->results[r].n : 1); k++) {
+            if ((items[k].kind != CR_ARG_TENSOR && !n->table) || at++ != result) continue;
+            if (items[k].kind != CR_ARG_TENSOR) return CR_OK;
+            if (!items[k].u.t) return cr__shape_open(n, &n->outs[result], out);
+            cr_tensor_retain(*out = items[k].u.t);
+            return CR_OK;
+        }
     }
-    return NULL;
+    return CR_OK;
 }
 
-static cr_status start_grad(const cr_backward *b, size_t i, cr_tensor **out) {
-    const cr_tensor *root = root_of(b, i);
-    if (!root)
-        return CR_FAIL(CR_ERUNTIME, "element %zu of tensors is an edge to a result that its node does not know any "
-                                    "more: it was walked; keep the graph, or give the tensor",
-                       i);
+/* What stands for the root: itself, or the leaf or a fake of the node that it is a result of; owned. */
+static cr_status root_of(const cr_backward *b, size_t i, cr_tensor **out) {
+    *out = b->roots[i] ? b->roots[i] : b->from[i].node->leaf;
+    if (!*out) CR_TRY(result_of(b->from[i].node, b->from[i].result, out));
+    else cr_tensor_retain(*out);
+    if (*out) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME, "element %zu of tensors is an edge to a result that its node does not know any more: "
+                                "it was walked; keep the graph, or give the tensor",
+                   i);
+}
+
+static cr_status grad_for(const cr_backward *b, size_t i, const cr_tensor *root, cr_tensor **out) {
     const cr_meta *m = &root->meta;
     cr_tensor *given = b->grads ? b->grads[i] : NULL;
     if (!given) {
@@ -452,6 +462,14 @@ static cr_status start_grad(const cr_backward *b, size_t i, cr_tensor **out) {
                        i, cr_dtype_name(given->meta.dtype), i, cr_dtype_name(m->dtype));
     cr_tensor_retain(*out = given);
     return CR_OK;
+}
+
+static cr_status start_grad(const cr_backward *b, size_t i, cr_tensor **out) {
+    cr_tensor *root;
+    CR_TRY(root_of(b, i, &root));
+    cr_status status = grad_for(b, i, root, out);
+    cr_tensor_release(root);
+    return status;
 }
 
 static cr_status start(walk *w) {

@@ -20,9 +20,11 @@ cr_status cr_autograd_function(const cr_node_vtable *table, void *user, cr_tenso
     if (!is_recorded(inputs, n)) return CR_OK;
     if (n > UINT16_MAX)
         return CR_FAIL(CR_EUNSUPPORTED, "a function of %u tensors: at most %d are supported", n, UINT16_MAX);
-    cr_grad_node *node = cr_calloc(1, sizeof *node + n * (sizeof *node->args + sizeof *node->slots));
+    size_t bytes = sizeof(cr_grad_node) + n * (sizeof(cr_arg) + sizeof(cr__slot));
+    cr_grad_node *node = cr__node_alloc(bytes, bytes);
     if (!node) return CR_ENOMEM;
     node->refs = 1;
+    node->holds = true;
     node->nargs = (uint16_t)n;
     node->nslots = n;
     node->args = (cr_arg *)(node + 1);

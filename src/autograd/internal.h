@@ -3,6 +3,7 @@
 #define CR_AUTOGRAD_INTERNAL_H
 
 #include "autograd/autograd.h"
+#include "ops/formula.h"
 
 enum { CR__MAX_RESULTS = 16 }; /* of an op */
 typedef cr_grad_edge cr__edge; /* node NULL: no gradient is wanted */
@@ -10,9 +11,17 @@ typedef cr_grad_edge cr__edge; /* node NULL: no gradient is wanted */
 typedef struct cr__slot {
     cr__edge edge;
     uint64_t version;
+    uint32_t shape; /* where in the node's block, in words; 0: there is a tensor */
     bool kept;
     bool packed; /* hooks have it (extra->packed); here is a fake with its meta */
 } cr__slot;
+/* The meta of a tensor that is not kept. Most derivatives never ask for it: it becomes a fake when one does. */
+typedef struct cr__shape {
+    uint8_t dtype, rank, flags;
+    cr_device device;
+    cr_dim offset;
+    cr_dim dims[]; /* sizes, then strides */
+} cr__shape;
 typedef struct cr__node_hook {
     uint32_t result;
     cr_grad_hook hook;
@@ -36,17 +45,22 @@ struct cr_grad_node {
     const cr_node_vtable *table; /* of a function: args and results are fakes with the metas of its tensors, results a
                                   * block of their own */
     void *user;
+    uint32_t bytes; /* of its block */
+    bool holds; /* tensors, lists, texts or such of its own, among arguments and results */
     uint64_t order; /* later nodes have more; 0: sinks, whose place among the others is each walk's (engine.c) */
     int lock; /* atomic: of hooks, keepers and what is saved */
     uint16_t nargs, nresults;
     uint32_t nslots, nouts; /* tensors among the arguments and among the results, lists opened */
     bool walked; /* what was saved is gone */
     bool underived; /* there is no derivative: a walk that comes here fails */
-    bool parked; /* a sink that nobody holds, kept by its leaf for the next time; it does not hold the leaf then */
-    cr_arg *args, *results; /* as cr_grad_expand wants them: aliases of what is kept, else fakes with the metas. These
-                             * and the slots follow the node, in its block */
+    bool special; /* atomic: it has hooks, keepers or an `extra`, or has had some */
+    uint64_t borrowed; /* a bit per argument that is a leaf and held by its sink, so not once more */
+    uint16_t singles; /* a bit per result that is one tensor ... */
+    uint16_t read_metas; /* ... and per such one whose meta the derivative reads */
+    cr_arg *args, *results; /* as cr_grad_expand wants them: aliases of what is kept, else tensors that are NULL and
+                             * have a shape. All this follows the node, in its block */
     cr__slot *slots, *outs;
-    cr_tensor *leaf; /* of a sink; retained */
+    cr_tensor *leaf; /* of a sink, which the leaf owns; whoever holds the sink holds the leaf (cr_tensor_retain_end) */
     CR_VEC(cr__node_hook) hooks;
     CR_VEC(cr__keeper) keepers;
     cr__extra *extra; /* under `lock` where several threads may look */
@@ -55,13 +69,10 @@ struct cr_grad_node {
     uint64_t walk, place; /* of the walk that marks nodes (engine.c), and of no other */
 };
 
-/* cr_tensor.autograd; NULL for most tensors. */
+/* cr_tensor.autograd; NULL for most tensors. All of it, and the tensor's node, are under the tensor's lock. */
 typedef struct cr__autograd {
-    cr_grad_node *fn; /* NULL: a leaf */
-    uint32_t result;
     cr_tensor *grad;
-    cr_grad_node *sink; /* weak, it holds the tensor; or parked, and owned */
-    int lock; /* atomic: of grad, sink and hooks */
+    cr_grad_node *sink; /* atomic pointer, made once; owned */
     bool retains;
     CR_VEC(cr_grad_hook) hooks, after; /* of a leaf */
 } cr__autograd;
@@ -70,6 +81,7 @@ void cr__lock(int *lock);
 void cr__unlock(int *lock);
 cr__autograd *cr__autograd_of(cr_tensor *t); /* made when absent; NULL: out of memory */
 static inline cr__autograd *cr__autograd_get(const cr_tensor *t) { return t->autograd; }
+static inline cr_grad_node *cr__fn(const cr_tensor *t) { return t->fn; }
 /* The tensor is this result from now on; takes over the reference to the node. */
 cr_status cr__autograd_set_fn(cr_tensor *t, cr_grad_node *fn, uint32_t result);
 static inline void cr__require_grad(cr_tensor *t) {
@@ -79,11 +91,13 @@ static inline void cr__require_grad(cr_tensor *t) {
 }
 /* Where a gradient of the tensor goes; the node is owned. node NULL: it requires none. */
 CR_NODISCARD cr_status cr__edge_of(cr_tensor *t, cr__edge *out);
-/* A node for a call that was made, or could have been: nothing runs. The arguments and results of the masks are kept,
- * of the others only metas. `before`, where not NULL, is the first argument as it was before the call wrote to it.
- * Edges come from the arguments. */
-CR_NODISCARD cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *results, uint64_t keep_args,
-                                       uint64_t keep_results, cr_tensor *before, cr_grad_node **out);
+/* A node for a call that was made, or could have been: nothing runs. What the derivative reads is kept, of everything
+ * else the meta. `before`, where not NULL, is the first argument as it was before the call wrote to it. Edges come from
+ * the arguments. */
+CR_NODISCARD cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *results,
+                                       const cr_saved *saved, cr_tensor *before, cr_grad_node **out);
+/* A block of that many bytes, the fixed ones zero. NULL: out of memory. */
+cr_grad_node *cr__node_alloc(size_t fixed, size_t bytes);
 /* CR_ERUNTIME: made in inference mode. */
 CR_NODISCARD cr_status cr__check_saved(const cr_tensor *t);
 /* The order of the next node; between two there is room for the sinks of a node. */
@@ -91,8 +105,9 @@ CR_NODISCARD cr_status cr__check_saved(const cr_tensor *t);
 uint64_t cr__node_order(void);
 /* Has a leaf ever had a hook? Only then can be seen when it gets its gradient. Atomic. */
 extern bool cr__leaf_hooks;
-/* A fake with the tensor's meta. */
+/* A fake with the tensor's meta; with that of a slot's shape. */
 CR_NODISCARD cr_status cr__shape_of(const cr_tensor *t, cr_tensor **out);
+CR_NODISCARD cr_status cr__shape_open(const cr_grad_node *n, const cr__slot *slot, cr_tensor **out);
 /* The view became the result of `node`: its root is another tensor now, and the view is read off it when asked next. */
 CR_NODISCARD cr_status cr__attach_view(cr_tensor *v, cr_grad_node *node);
 /* The gradients of a function's inputs, each fitted to its input; owned. */
@@ -111,8 +126,14 @@ CR_NODISCARD cr_status cr__anomaly_check(cr_grad_node *n, cr_status status, cr_t
 CR_NODISCARD cr_status cr__saved_pack(cr_grad_node *n, const cr_arg *args, const cr_arg *results, bool written);
 bool cr__keeps_something(const cr_grad_node *n);
 /* Arguments and results as the derivative reads them, owned as cr_results_release wants it, also on failure. graph:
- * with their histories. forget: the node gives up its own. CR_ERUNTIME: it has, or one was written since. */
-CR_NODISCARD cr_status cr__saved_open(cr_grad_node *n, bool graph, bool forget, cr_arg *args, cr_arg *results);
+ * with their histories. forget: the node gives up its own; *lent: arguments (a bit each) that still are the node's.
+ * CR_ERUNTIME: it has, or one was written since. */
+CR_NODISCARD cr_status cr__saved_open(cr_grad_node *n, bool graph, bool forget, cr_arg *args, uint64_t *lent,
+                                      cr_arg *results);
+/* Forgets what somebody else holds: bits of `mask`. */
+static inline void cr__args_drop(cr_arg *args, uint64_t mask) {
+    for (; mask; mask &= mask - 1) args[__builtin_ctzll(mask)] = cr_arg_none();
+}
 void cr__packed_free(cr_grad_node *n);
 int cr__packed_traverse(const cr_grad_node *n, cr_visit *visit, void *arg);
 const char *cr__node_name(const cr_grad_node *n); /* for messages */
@@ -139,9 +160,8 @@ CR_NODISCARD cr_status cr__refuse_out(const cr_op *op);
 bool cr__is_set(const cr_op *op);
 /* The same of what is known of a view, CR_VIEW_*. */
 CR_NODISCARD cr_status cr__refuse_view(const char *op, uint8_t view, bool since);
+/* Frees what the tensor carries. */
 void cr__autograd_free(cr_tensor *t);
-/* Frees what `t` carried. */
-void cr__autograd_dismiss(cr_tensor *t, cr__autograd *a);
 uint32_t cr__count_tensors(const cr_arg *args, size_t n);
 /* mapped.c. The innermost vmap that maps a root or an input of the walk, NULL: none; and the walk between values. */
 struct cr_vmap;

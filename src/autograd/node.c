@@ -1,7 +1,7 @@
 /* node.c: nodes, and what tensors carry of them.
  *
  * Invariant: a node holds no tensor that holds the node. Arguments and results are saved as aliases (same memory, same
- * version count, no autograd of their own); only the sink of a leaf holds the leaf, which knows its sink weakly. */
+ * version count, no autograd of their own); a leaf owns its sink, and whoever holds a sink holds its leaf. */
 #include "autograd/internal.h"
 
 #include <sched.h>
@@ -16,15 +16,9 @@ void cr__unlock(int *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
 static _Thread_local cr_grad_node *dead; /* freed one after the other: a chain of nodes is as long as the program ran */
 static _Thread_local bool freeing;
 
-void cr_grad_node_retain(cr_grad_node *n) { __atomic_add_fetch(&n->refs, 1, __ATOMIC_RELAXED); }
-
-/* For weak pointers: false when the node is on its way out. */
-static bool try_retain(cr_grad_node *n) {
-    int64_t refs = __atomic_load_n(&n->refs, __ATOMIC_RELAXED);
-    while (refs > 0)
-        if (__atomic_compare_exchange_n(&n->refs, &refs, refs + 1, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-            return true;
-    return false;
+void cr_grad_node_retain(cr_grad_node *n) {
+    if (n->leaf) cr_tensor_retain_end(n->leaf);
+    else __atomic_add_fetch(&n->refs, 1, __ATOMIC_RELAXED);
 }
 
 static void free_texts(const cr_arg *args, size_t n) {
@@ -44,6 +38,8 @@ static void forget_tensors(cr_arg *args, size_t n) {
 }
 
 void cr__node_forget(cr_grad_node *n) {
+    cr__args_drop(n->args, n->borrowed);
+    n->borrowed = 0;
     forget_tensors(n->args, n->nargs);
     forget_tensors(n->results, n->nresults);
 }
@@ -53,48 +49,77 @@ static void release_hook(const cr_grad_hook *hook) {
     hook->release(hook->user);
 }
 
-static void node_free(cr_grad_node *n) {
-    if (n->args) {
-        free_texts(n->args, n->nargs);
-        cr_results_release(n->args, n->nargs);
-    }
-    if (n->results) cr_results_release(n->results, n->nresults);
-    for (uint32_t i = 0; n->slots && i < n->nslots; i++) cr_grad_node_release(n->slots[i].edge.node);
+cr_grad_node *cr__node_alloc(size_t fixed, size_t bytes) {
+    cr_grad_node *n = bytes <= UINT32_MAX ? cr_small_alloc(bytes) : NULL;
+    if (!n) return NULL;
+    memset(n, 0, fixed);
+    n->bytes = (uint32_t)bytes;
+    return n;
+}
+
+/* What others have hung on the node. */
+static void special_free(cr_grad_node *n) {
     for (size_t i = 0; i < n->hooks.n; i++) release_hook(&n->hooks.at[i].hook);
     cr_vec_dispose(&n->hooks);
     cr_vec_dispose(&n->keepers);
     cr__extra_free(n);
+}
+
+static void node_free(cr_grad_node *n) {
+    if (n->holds) {
+        free_texts(n->args, n->nargs);
+        cr__args_drop(n->args, n->borrowed);
+        cr_results_release(n->args, n->nargs);
+        if (n->results) cr_results_release(n->results, n->nresults);
+    }
+    for (uint32_t i = 0; i < n->nslots; i++) cr_grad_node_release(n->slots[i].edge.node);
+    if (n->special) special_free(n);
     if (n->table) {
         cr__collect_drop(n->table->traverse);
         n->table->release(n->user);
         cr_free(n->results);
     }
-    cr_free(n);
+    cr_small_free(n, n->bytes);
 }
 
-/* A leaf is used again and again: its sink stays at hand, unless it has become somebody's (hooks, notes). */
-static void sink_free(cr_grad_node *n) {
+/* A leaf is used again and again, and its sink stays; but what hangs on it goes when nobody holds it any more. */
+static void sink_release(cr_grad_node *n) {
     cr_tensor *leaf = n->leaf;
-    cr__autograd *a = cr__autograd_get(leaf);
-    bool plain = !n->hooks.n && !n->keepers.n && !n->extra && !n->shown;
-    cr__lock(&a->lock);
-    bool parked = n->parked = a->sink == n && plain;
-    if (a->sink == n && !plain) a->sink = NULL;
-    cr__unlock(&a->lock);
-    if (!parked) node_free(n);
+    if (!__atomic_load_n(&n->special, __ATOMIC_RELAXED)) {
+        cr_tensor_release_end(leaf);
+        return;
+    }
+    cr_tensor_retain(leaf);
+    if (!cr_tensor_release_end(leaf)) {
+        cr__lock(&n->lock);
+        cr_grad_node old = *n;
+        bool gone = !cr_tensor_ends(leaf);
+        if (gone) {
+            memset(&n->hooks, 0, sizeof n->hooks);
+            memset(&n->keepers, 0, sizeof n->keepers);
+            n->extra = NULL;
+            __atomic_store_n(&n->special, false, __ATOMIC_RELAXED);
+        }
+        cr__unlock(&n->lock);
+        if (gone) special_free(&old);
+    }
     cr_tensor_release(leaf);
 }
 
 void cr_grad_node_release(cr_grad_node *n) {
-    if (!n || __atomic_sub_fetch(&n->refs, 1, __ATOMIC_ACQ_REL)) return;
+    if (!n) return;
+    if (n->leaf) {
+        sink_release(n);
+        return;
+    }
+    if (__atomic_load_n(&n->refs, __ATOMIC_ACQUIRE) != 1 && __atomic_sub_fetch(&n->refs, 1, __ATOMIC_ACQ_REL)) return;
     n->next_dead = dead;
     dead = n;
     if (freeing) return;
     freeing = true;
     while ((n = dead)) {
         dead = n->next_dead;
-        if (n->leaf) sink_free(n);
-        else node_free(n);
+        node_free(n);
     }
     freeing = false;
 }
@@ -135,7 +160,7 @@ cr__autograd *cr__autograd_of(cr_tensor *t) {
     if (known) return known;
     cr__autograd *made = cr_alloc(sizeof *made);
     if (!made) return NULL;
-    *made = (cr__autograd){ .fn = NULL };
+    *made = (cr__autograd){ .grad = NULL };
     if (__atomic_compare_exchange_n(&t->autograd, &known, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return made;
     cr_free(made);
     return known;
@@ -151,17 +176,20 @@ static void drop_keeper(cr_grad_node *n, const cr_tensor *t) {
 static cr_status add_keeper(cr_grad_node *n, uint32_t result, cr_tensor *t) {
     cr__lock(&n->lock);
     cr_status status = cr_vec_push(&n->keepers, ((cr__keeper){ result, t }));
+    __atomic_store_n(&n->special, true, __ATOMIC_RELAXED);
     cr__unlock(&n->lock);
     return status;
 }
 
-void cr__autograd_free(cr_tensor *t) { cr__autograd_dismiss(t, t->autograd); }
-
-void cr__autograd_dismiss(cr_tensor *t, cr__autograd *a) {
-    if (a->retains && a->fn) drop_keeper(a->fn, t);
-    cr_grad_node_release(a->fn);
+void cr__autograd_free(cr_tensor *t) {
+    cr__autograd *a = cr__autograd_get(t);
+    cr_grad_node *fn = cr__fn(t);
+    if (a && a->retains && fn) drop_keeper(fn, t);
+    t->fn = t->autograd = NULL;
+    cr_grad_node_release(fn);
+    if (!a) return;
     cr_tensor_release(a->grad);
-    if (a->sink && a->sink->parked) node_free(a->sink);
+    if (a->sink) node_free(a->sink);
     for (size_t i = 0; i < a->hooks.n; i++) release_hook(&a->hooks.at[i]);
     for (size_t i = 0; i < a->after.n; i++) release_hook(&a->after.at[i]);
     cr_vec_dispose(&a->hooks);
@@ -169,36 +197,22 @@ void cr__autograd_dismiss(cr_tensor *t, cr__autograd *a) {
     cr_free(a);
 }
 
-/* Nobody else has seen the tensor yet. */
-static cr_status set_first(cr_tensor *t, cr_grad_node *fn, uint32_t result) {
-    cr__autograd *a = cr_alloc(sizeof *a);
-    if (!a) {
-        cr_grad_node_release(fn);
-        return CR_ENOMEM;
-    }
-    *a = (cr__autograd){ .fn = fn, .result = result };
-    __atomic_store_n(&t->autograd, a, __ATOMIC_RELEASE);
-    if (t->base) __atomic_store_n(&t->written, cr_tensor_version(t), __ATOMIC_RELAXED);
-    cr__require_grad(t);
-    return CR_OK;
-}
-
 cr_status cr__autograd_set_fn(cr_tensor *t, cr_grad_node *fn, uint32_t result) {
-    if (!t->autograd && __atomic_load_n(&t->refs, __ATOMIC_RELAXED) == 1) return set_first(t, fn, result);
-    cr__autograd *a = cr__autograd_of(t);
-    cr_status status = !a ? CR_ENOMEM : a->retains ? add_keeper(fn, result, t) : CR_OK;
+    cr__autograd *a = cr__autograd_get(t);
+    bool retains = a && a->retains, view = t->base; /* as in cr__edge_of */
+    cr_status status = retains ? add_keeper(fn, result, t) : CR_OK;
     if (status) {
         cr_grad_node_release(fn);
         return status;
     }
-    cr__lock(&a->lock);
-    cr_grad_node *old = a->fn;
-    a->fn = fn;
-    a->result = result;
-    if (t->base) __atomic_store_n(&t->written, cr_tensor_version(t), __ATOMIC_RELAXED);
-    cr__unlock(&a->lock);
+    if (view) cr__lock(&t->lock);
+    cr_grad_node *old = cr__fn(t);
+    t->fn = fn;
+    t->result = result;
+    if (view) __atomic_store_n(&t->written, cr_tensor_version(t), __ATOMIC_RELAXED);
+    if (view) cr__unlock(&t->lock);
     cr__require_grad(t);
-    if (old && a->retains) drop_keeper(old, t);
+    if (old && retains) drop_keeper(old, t);
     cr_grad_node_release(old);
     return CR_OK;
 }
@@ -206,9 +220,8 @@ cr_status cr__autograd_set_fn(cr_tensor *t, cr_grad_node *fn, uint32_t result) {
 /* A view whose root was written to since its history was read off: does it need another one? A root that requires grad
  * since, without having been written to, is none of the view's history: as in PyTorch. */
 static bool is_outdated(const cr_tensor *t) {
-    const cr__autograd *a = cr__autograd_get(t);
     if (!t->base || __atomic_load_n(&t->written, __ATOMIC_RELAXED) == cr_tensor_version(t)) return false;
-    return (a && a->fn) || (t->base->meta.flags & CR_META_REQUIRES_GRAD);
+    return t->fn || (t->base->meta.flags & CR_META_REQUIRES_GRAD);
 }
 
 static cr_status renew(cr_tensor *t) {
@@ -218,21 +231,24 @@ static cr_status renew(cr_tensor *t) {
     return cr__autograd_set_fn(t, fresh, 0);
 }
 
-/* With the lock held. */
-static cr_status sink_of(cr_tensor *t, cr__autograd *a, cr_grad_node **out) {
-    if (a->sink && a->sink->parked) {
-        *out = a->sink;
-        a->sink->parked = false;
-        a->sink->refs = 1;
-        cr_tensor_retain(t);
-        return CR_OK;
+static cr_status sink_make(cr_tensor *t, cr__autograd *a, cr_grad_node **out) {
+    cr__lock(&t->lock);
+    cr_grad_node *made = a->sink;
+    if (!made && (made = cr__node_alloc(sizeof *made, sizeof *made))) {
+        made->leaf = t;
+        made->nouts = 1;
+        __atomic_store_n(&a->sink, made, __ATOMIC_RELEASE);
     }
-    if (a->sink && try_retain(a->sink)) return *out = a->sink, CR_OK;
-    cr_grad_node *made = cr_calloc(1, sizeof *made);
-    if (!made) return CR_ENOMEM;
-    cr_tensor_retain(made->leaf = t);
-    made->refs = made->nouts = 1;
-    *out = a->sink = made;
+    cr__unlock(&t->lock);
+    *out = made;
+    return made ? CR_OK : CR_ENOMEM;
+}
+
+static cr_status sink_of(cr_tensor *t, cr_grad_node **out) {
+    cr__autograd *a = cr__autograd_of(t);
+    if (!a) return CR_ENOMEM;
+    if (!(*out = __atomic_load_n(&a->sink, __ATOMIC_ACQUIRE))) CR_TRY(sink_make(t, a, out));
+    cr_tensor_retain_end(t);
     return CR_OK;
 }
 
@@ -242,25 +258,20 @@ cr_status cr__edge_of(cr_tensor *t, cr__edge *out) {
     if (is_outdated(t)) CR_TRY(renew(t));
     /* a view made without grad says that it requires some, as its root does, and none arrives: as in PyTorch */
     if (!(t->meta.flags & CR_META_REQUIRES_GRAD)) return CR_OK;
-    cr__autograd *a = cr__autograd_of(t);
-    if (!a) return CR_ENOMEM;
-    cr_status status = CR_OK;
-    cr__lock(&a->lock);
-    if (a->fn) {
-        cr_grad_node_retain(a->fn);
-        *out = (cr__edge){ a->fn, a->result };
-    } else {
-        status = sink_of(t, a, &out->node);
-    }
-    cr__unlock(&a->lock);
-    return status;
+    bool view = t->base; /* read off its root by whoever asks, other threads too; else only writes change a history */
+    if (view) cr__lock(&t->lock);
+    *out = (cr__edge){ cr__fn(t), t->result };
+    if (out->node) cr_grad_node_retain(out->node);
+    if (view) cr__unlock(&t->lock);
+    if (out->node) return CR_OK;
+    out->result = 0;
+    return sink_of(t, &out->node);
 }
 
 cr_status cr_autograd_edge(cr_tensor *t, cr_grad_edge *out) { return cr__edge_of(t, out); }
 
 bool cr_autograd_is_leaf(cr_tensor *t) {
-    const cr__autograd *a = cr__autograd_get(t);
-    return !cr_tensor_requires_grad(t) || (!is_outdated(t) && !(a && a->fn));
+    return !cr_tensor_requires_grad(t) || (!is_outdated(t) && !t->fn);
 }
 
 cr_status cr_autograd_fn(cr_tensor *t, cr_grad_node **node, uint32_t *result) {
@@ -291,12 +302,9 @@ cr_status cr_autograd_require(cr_tensor *t, bool required) {
     if (required && cr_dtype_is_integral(t->meta.dtype))
         return CR_FAIL(CR_ERUNTIME, "only tensors of floating point or complex dtype can require gradients, not %s",
                        cr_dtype_name(t->meta.dtype));
-    cr__autograd *a = cr__autograd_get(t);
-    if (a && a->fn) { /* detached by detach_() */
-        cr_grad_node *old = a->fn;
-        a->fn = NULL;
-        cr_grad_node_release(old);
-    }
+    cr_grad_node *old = cr__fn(t); /* of one that detach_() has detached */
+    t->fn = NULL;
+    cr_grad_node_release(old);
     t->meta.flags = (uint8_t)(required ? t->meta.flags | CR_META_REQUIRES_GRAD
                                        : t->meta.flags & ~CR_META_REQUIRES_GRAD);
     cr_tensor_changed(t);
@@ -320,10 +328,10 @@ cr_status cr_autograd_set_grad(cr_tensor *t, cr_tensor *grad) {
                                            "assigned to");
     }
     if (!a) return CR_OK;
-    cr__lock(&a->lock);
+    cr__lock(&t->lock);
     cr_tensor *old = a->grad;
     a->grad = grad;
-    cr__unlock(&a->lock);
+    cr__unlock(&t->lock);
     cr_tensor_release(old);
     return CR_OK;
 }
@@ -338,9 +346,11 @@ cr_status cr_autograd_retain_grad(cr_tensor *t) {
         return CR_FAIL(CR_ERUNTIME, "can't retain_grad on Tensor that has requires_grad=False");
     if (cr_autograd_is_leaf(t) || cr_autograd_retains_grad(t)) return CR_OK;
     cr__edge e;
+    cr__autograd *a = cr__autograd_of(t);
+    if (!a) return CR_ENOMEM;
     CR_TRY(cr__edge_of(t, &e));
     cr_status status = add_keeper(e.node, e.result, t);
-    if (!status) cr__autograd_get(t)->retains = true;
+    if (!status) a->retains = true;
     cr_grad_node_release(e.node);
     return status;
 }
@@ -350,9 +360,9 @@ cr_status cr_autograd_retain_grad(cr_tensor *t) {
 static cr_status add_hook(cr_tensor *leaf, bool after, const cr_grad_hook *hook) {
     cr__autograd *a = cr__autograd_of(leaf);
     if (!a) return CR_ENOMEM;
-    cr__lock(&a->lock);
+    cr__lock(&leaf->lock);
     cr_status status = after ? cr_vec_push(&a->after, *hook) : cr_vec_push(&a->hooks, *hook);
-    cr__unlock(&a->lock);
+    cr__unlock(&leaf->lock);
     __atomic_store_n(&cr__leaf_hooks, true, __ATOMIC_RELAXED);
     return status;
 }
@@ -374,6 +384,7 @@ cr_status cr_autograd_hook(cr_tensor *t, const cr_grad_hook *hook, cr_grad_node 
     } else if (!(status = cr__edge_of(t, &e))) {
         cr__lock(&e.node->lock);
         status = cr_vec_push(&e.node->hooks, ((cr__node_hook){ e.result, *hook }));
+        __atomic_store_n(&e.node->special, true, __ATOMIC_RELAXED);
         cr__unlock(&e.node->lock);
         if (status) cr_grad_node_release(e.node);
         else *node = e.node;
@@ -432,7 +443,7 @@ static bool take_leaf_hook(cr__autograd *a, uint64_t id, cr_grad_hook *out) {
 void cr_autograd_unhook(cr_tensor *t, cr_grad_node *node, uint64_t id) {
     cr_grad_hook found;
     cr__autograd *a = node ? NULL : cr__autograd_get(t);
-    int *lock = node ? &node->lock : a ? &a->lock : NULL;
+    int *lock = node ? &node->lock : a ? &t->lock : NULL;
     if (!lock) return;
     cr__lock(lock);
     bool any = node ? take_node_hook(node, id, &found) : take_leaf_hook(a, id, &found);

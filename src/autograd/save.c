@@ -1,5 +1,5 @@
 /* save.c: making nodes: what of a call is kept for its derivative. What the formula reads is an alias with its version;
- * of everything else there is a fake with the meta, so that the derivative sees shapes and nothing else is held. */
+ * of everything else there is the meta, so that the derivative sees shapes and nothing else is held. */
 #include "autograd/internal.h"
 
 uint32_t cr__count_tensors(const cr_arg *args, size_t n) {
@@ -18,6 +18,29 @@ cr_status cr__shape_of(const cr_tensor *t, cr_tensor **out) {
     return t->env ? cr_tensor_create_fake(t->env, &meta, out) : cr_tensor_shape(&meta, out);
 }
 
+/* ---- metas ---- */
+
+static uint32_t shape_words(const cr_meta *m) { return (uint32_t)(sizeof(cr__shape) / 8) + 2u * m->rank; }
+
+static void shape_write(const cr_meta *m, cr__shape *to) {
+    *to = (cr__shape){ m->dtype, m->rank, (uint8_t)(m->flags & ~CR_META_REQUIRES_GRAD), m->device, m->offset };
+    for (int d = 0; d < m->rank; d++) {
+        to->dims[d] = m->size[d];
+        to->dims[m->rank + d] = m->stride[d];
+    }
+}
+
+cr_status cr__shape_open(const cr_grad_node *n, const cr__slot *slot, cr_tensor **out) {
+    const cr__shape *from = (const cr__shape *)((const uint64_t *)n + slot->shape);
+    cr_meta meta = { .dtype = from->dtype, .rank = from->rank, .flags = from->flags, .device = from->device };
+    meta.offset = from->offset;
+    memcpy(meta.size, from->dims, from->rank * sizeof *meta.size);
+    memcpy(meta.stride, from->dims + from->rank, from->rank * sizeof *meta.stride);
+    return cr_tensor_shape(&meta, out);
+}
+
+/* ---- one argument ---- */
+
 cr_status cr__check_saved(const cr_tensor *t) {
     if (!t->inference) return CR_OK;
     return CR_FAIL(CR_ERUNTIME, "inference tensors cannot be saved for backward: do not compute gradients with what "
@@ -25,43 +48,71 @@ cr_status cr__check_saved(const cr_tensor *t) {
                                 "made in inference mode. .clone() it first, or make it inside of no_grad()");
 }
 
-static cr_status save_tensor(cr_tensor *t, bool keep, bool argument, cr__slot *slot, cr_tensor **out) {
-    if (!keep) return cr__shape_of(t, out);
+typedef struct saver {
+    cr_grad_node *node;
+    cr__slot *slot; /* the next one */
+    uint32_t word; /* of the node's block, where the next shape goes */
+    uint64_t bit; /* of the argument; 0: a result, or inside of a list */
+    bool edges;
+    const cr_storage *written;
+} saver;
+
+static cr_status save_tensor(saver *s, cr_tensor *t, cr__slot *slot, cr_tensor **out) {
     CR_TRY(cr__check_saved(t));
     slot->version = cr_tensor_version(t);
     slot->kept = true;
-    /* a leaf is held by its sink anyway, and nothing can give it a history while it requires grad; where calls are
-     * recorded, the recorder knows this argument and no alias of it */
-    bool itself = (slot->edge.node && slot->edge.node->leaf) || (argument && cr_ambient_get()->transforms);
-    if (itself) return cr_tensor_retain(*out = t), CR_OK;
+    if (t->storage == s->written) slot->version--; /* the call itself wrote over it */
+    /* a leaf is held by its sink anyway, and nothing can give it a history while it requires grad */
+    bool leaf = slot->edge.node && slot->edge.node->leaf == t;
+    *out = t;
+    if (leaf && s->bit) {
+        s->node->borrowed |= s->bit;
+        return CR_OK;
+    }
+    s->node->holds = true;
+    /* where calls are recorded, the recorder knows this argument and no alias of it */
+    if (leaf || (s->edges && cr_ambient_get()->transforms)) return cr_tensor_retain(t), CR_OK;
     CR_TRY(cr_tensor_alias(t, out));
     (*out)->trace = t->trace;
     return CR_OK;
 }
 
-typedef struct saver { cr__slot *slots; uint32_t at; bool edges; const cr_storage *written; } saver;
+static cr_status save_slot(saver *s, cr_tensor *t, bool keep, cr_tensor **out) {
+    cr__slot *slot = s->slot++;
+    *out = NULL;
+    if (s->edges) CR_TRY(cr__edge_of(t, &slot->edge));
+    if (keep) return save_tensor(s, t, slot, out);
+    if (t->env) { /* its sizes are symbols, which a shape does not hold */
+        s->node->holds = true;
+        return cr__shape_of(t, out);
+    }
+    shape_write(&t->meta, (cr__shape *)((uint64_t *)s->node + s->word));
+    slot->shape = s->word;
+    s->word += shape_words(&t->meta);
+    return CR_OK;
+}
 
 /* *to: owned as cr_results_release expects, and texts as node.c frees them; NONE when it fails. */
 static cr_status save_arg(saver *s, const cr_arg *a, bool keep, cr_arg *to) {
     *to = *a;
     switch ((cr_arg_kind)a->kind) {
     case CR_ARG_TENSOR: {
-        cr__slot *slot = &s->slots[s->at++];
-        cr_status status = s->edges ? cr__edge_of(a->u.t, &slot->edge) : CR_OK;
-        if (!status) status = save_tensor(a->u.t, keep, s->edges, slot, &to->u.t);
-        if (!status && keep && a->u.t->storage == s->written) slot->version--; /* the call itself wrote over it */
+        cr_status status = save_slot(s, a->u.t, keep, &to->u.t);
         if (status) *to = cr_arg_none();
         return status;
     }
     case CR_ARG_LIST: {
         cr_arg *items = cr_calloc(a->n + 1u, sizeof *items);
+        s->node->holds = true;
         if (!items) return *to = cr_arg_none(), CR_ENOMEM;
         to->u.list = items;
+        s->bit = 0;
         for (uint32_t i = 0; i < a->n; i++) CR_TRY(save_arg(s, &a->u.list[i], keep, &items[i]));
         return CR_OK;
     }
     case CR_ARG_STR: {
         char *copy = cr_alloc(a->n + 1u);
+        s->node->holds = true;
         if (!copy) return *to = cr_arg_none(), CR_ENOMEM;
         memcpy(copy, a->u.s, a->n);
         copy[a->n] = 0;
@@ -70,6 +121,7 @@ static cr_status save_arg(saver *s, const cr_arg *a, bool keep, cr_arg *to) {
     }
     case CR_ARG_COMPLEX: {
         double *copy = cr_alloc(2 * sizeof *copy);
+        s->node->holds = true;
         if (!copy) return *to = cr_arg_none(), CR_ENOMEM;
         memcpy(copy, a->u.c, 2 * sizeof *copy);
         to->u.c = copy;
@@ -80,39 +132,60 @@ static cr_status save_arg(saver *s, const cr_arg *a, bool keep, cr_arg *to) {
     }
 }
 
-static cr_status save_all(cr_grad_node *n, const cr_arg *args, const cr_arg *results, uint64_t keep_args,
-                          uint64_t keep_results, cr_tensor *before) {
-    saver in = { .slots = n->slots, .edges = true, .written = before ? args[0].u.t->storage : NULL };
-    saver out = { .slots = n->outs };
+static cr_status save_all(cr_grad_node *n, const cr_arg *args, const cr_arg *results, const cr_saved *saved,
+                          uint32_t word, cr_tensor *before) {
+    saver in = { .node = n, .slot = n->slots, .word = word, .edges = true };
+    if (before) in.written = args[0].u.t->storage;
     for (uint16_t i = 0; i < n->nargs; i++) {
         bool own = before && !i;
-        CR_TRY(save_arg(&in, &args[i], !own && i < 64 && (keep_args >> i & 1), &n->args[i]));
+        in.bit = (uint64_t)1 << i;
+        CR_TRY(save_arg(&in, &args[i], !own && (saved->args >> i & 1), &n->args[i]));
         if (!own) continue;
-        cr_tensor_release(n->args[0].u.t);
         cr_tensor_retain(n->args[0].u.t = before);
+        n->holds = true;
+        n->slots[0].shape = 0;
         n->slots[0].version = cr_tensor_version(before);
-        n->slots[0].kept = keep_args & 1;
+        n->slots[0].kept = saved->args & 1;
     }
-    for (uint16_t i = 0; i < n->nresults; i++)
-        CR_TRY(save_arg(&out, &results[i], keep_results >> i & 1, &n->results[i]));
+    saver out = { .node = n, .slot = n->outs, .word = in.word };
+    for (uint16_t i = 0; i < n->nresults; i++) {
+        CR_TRY(save_arg(&out, &results[i], saved->results >> i & 1, &n->results[i]));
+        n->singles |= (uint16_t)((results[i].kind == CR_ARG_TENSOR) << i);
+    }
+    n->read_metas = (uint16_t)saved->result_metas;
     return CR_OK;
 }
+
+/* ---- nodes ---- */
 
 uint64_t cr__node_order(void) {
     static uint64_t last; /* atomic */
     return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED) << CR__ORDER_BITS;
 }
 
-cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *results, uint64_t keep_args,
-                          uint64_t keep_results, cr_tensor *before, cr_grad_node **out) {
+/* How many tensors there are, and how many words their shapes take at most. */
+static uint32_t measure(const cr_arg *args, size_t n, uint32_t *words) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (args[i].kind == CR_ARG_TENSOR) {
+            count++;
+            *words += shape_words(&args[i].u.t->meta);
+        } else if (args[i].kind == CR_ARG_LIST) {
+            count += measure(args[i].u.list, args[i].n, words);
+        }
+    }
+    return count;
+}
+
+cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *results, const cr_saved *saved,
+                          cr_tensor *before, cr_grad_node **out) {
     const cr_schema *s = &op->schema;
-    uint32_t nslots = cr__count_tensors(args, s->nparams), nouts = cr__count_tensors(results, s->nreturns);
+    uint32_t words = 0, nslots = measure(args, s->nparams, &words), nouts = measure(results, s->nreturns, &words);
     size_t nargs = s->nparams + (size_t)s->nreturns;
     cr_grad_node *n;
-    size_t bytes = sizeof *n + nargs * sizeof *n->args + (nslots + (size_t)nouts) * sizeof *n->slots;
-    n = cr_alloc(bytes); /* not cr_calloc: the C library keeps freed blocks at hand for malloc alone */
+    size_t fixed = sizeof *n + nargs * sizeof *n->args + (nslots + (size_t)nouts) * sizeof *n->slots;
+    n = cr__node_alloc(fixed, fixed + words * 8u);
     if (!n) return CR_ENOMEM;
-    memset(n, 0, bytes);
     n->refs = 1;
     n->op = op;
     n->nargs = s->nparams;
@@ -123,7 +196,7 @@ cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *res
     n->results = n->args + n->nargs;
     n->slots = (cr__slot *)(n->results + n->nresults);
     n->outs = n->slots + nslots;
-    cr_status status = save_all(n, args, results, keep_args, keep_results, before);
+    cr_status status = save_all(n, args, results, saved, (uint32_t)(fixed / 8), before);
     n->order = cr__node_order(); /* after the nodes of views that were read off just now */
     if (!status && __atomic_load_n(&cr__anomaly_on, __ATOMIC_RELAXED)) status = cr__anomaly_made(n);
     if (status) cr_grad_node_release(n);

@@ -69,6 +69,9 @@ cr_status cr__saved_pack(cr_grad_node *n, const cr_arg *args, const cr_arg *resu
     cr__extra *extra = cr__extra_of(n);
     if (!extra || !(extra->packed = cr_calloc(n->nslots + (size_t)n->nouts + 1, sizeof *extra->packed)))
         return CR_ENOMEM;
+    n->holds = true;
+    for (; n->borrowed; n->borrowed &= n->borrowed - 1) /* all go the same way now */
+        cr_tensor_retain(n->args[__builtin_ctzll(n->borrowed)].u.t);
     packing in = { hooks, n->slots, extra->packed, 0 }, out = { hooks, n->outs, extra->packed + n->nslots, 0 };
     if (written) CR_TRY(pack_args(&in, NULL, n->args, 1)); /* the copy from before */
     CR_TRY(pack_args(&in, args + written, n->args + written, n->nargs - (size_t)written));
@@ -134,6 +137,7 @@ cr_status cr_autograd_alias(cr_tensor *t, cr_grad_edge history, cr_tensor **out)
 /* A saved tensor as the derivative sees it: with its history when gradients are recorded. */
 static cr_status unpack_tensor(const cr_grad_node *n, const cr__slot *slot, const cr__edge *history, cr_tensor *t,
                                bool graph, cr_tensor **out) {
+    if (slot->shape) return cr__shape_open(n, slot, out);
     if (slot->packed) return cr_tensor_retain(*out = t), CR_OK; /* open_packed */
     if (slot->kept && cr_tensor_version(t) != slot->version)
         return stale(n, t, slot->version, slot >= n->outs && slot < n->outs + n->nouts);
@@ -150,7 +154,7 @@ static cr_status unpack(const cr_grad_node *n, cr__slot *slots, uint32_t *at, cr
     if (from->kind == CR_ARG_TENSOR) {
         uint32_t i = (*at)++;
         cr__edge history = maker ? (cr__edge){ maker, i } : slots[i].edge;
-        if (maker && cr_dtype_is_integral(from->u.t->meta.dtype)) history.node = NULL;
+        if (maker && from->u.t && cr_dtype_is_integral(from->u.t->meta.dtype)) history.node = NULL;
         cr_status status = unpack_tensor(n, &slots[i], &history, from->u.t, graph, &to->u.t);
         if (status) *to = cr_arg_none();
         return status;
@@ -182,6 +186,22 @@ static cr_status check_versions(const cr_grad_node *n, const cr__slot *slots, ui
     return CR_OK;
 }
 
+/* The derivative does not look at that result, not even at its meta: there is nothing to open. */
+static bool is_unread(const cr_grad_node *n, uint16_t result) {
+    return (n->singles >> result & 1) && !(n->read_metas >> result & 1) && !n->results[result].u.t;
+}
+
+/* Fakes where the node has shapes; the lists are ours. */
+static cr_status open_shapes(const cr_grad_node *n, const cr__slot *slots, uint32_t *at, cr_arg *args, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (args[i].kind == CR_ARG_LIST) CR_TRY(open_shapes(n, slots, at, (cr_arg *)args[i].u.list, args[i].n));
+        if (args[i].kind != CR_ARG_TENSOR) continue;
+        const cr__slot *slot = &slots[(*at)++];
+        if (slot->shape) CR_TRY(cr__shape_open(n, slot, &args[i].u.t));
+    }
+    return CR_OK;
+}
+
 static void hand_over(cr_arg *from, size_t n, cr_arg *to) {
     for (size_t i = 0; i < n; i++) {
         to[i] = from[i];
@@ -197,22 +217,35 @@ static cr_status refuse_walked(const cr_grad_node *n) {
 }
 
 /* What is read for the last time, without a reference more. */
-static cr_status take_all(cr_grad_node *n, cr_arg *args, cr_arg *results) {
+static cr_status take_all(cr_grad_node *n, cr_arg *args, uint64_t *lent, cr_arg *results) {
     uint32_t slot = 0, out = 0;
     if (n->walked) return refuse_walked(n);
     CR_TRY(check_versions(n, n->slots, &slot, n->args, n->nargs));
     CR_TRY(check_versions(n, n->outs, &out, n->results, n->nresults));
     n->walked = true;
+    *lent = n->borrowed;
+    n->borrowed = 0;
     hand_over(n->args, n->nargs, args);
-    hand_over(n->results, n->nresults, results);
+    slot = out = 0;
+    CR_TRY(open_shapes(n, n->slots, &slot, args, n->nargs));
+    for (uint16_t i = 0; i < n->nresults; i++) {
+        bool unread = is_unread(n, i);
+        hand_over(&n->results[i], 1, &results[i]);
+        if (unread) results[i] = cr_arg_none(), out++;
+        else CR_TRY(open_shapes(n, n->outs, &out, &results[i], 1));
+    }
     return CR_OK;
 }
 
-static cr_status unpack_all(cr_grad_node *n, bool graph, cr_arg *args, cr_arg *results) {
+/* every: also what is not read, so that slots can be counted. */
+static cr_status unpack_all(cr_grad_node *n, bool graph, bool every, cr_arg *args, cr_arg *results) {
     uint32_t slot = 0, out = 0;
     if (n->walked) return refuse_walked(n);
     for (uint16_t i = 0; i < n->nargs; i++) CR_TRY(unpack(n, n->slots, &slot, NULL, &n->args[i], graph, &args[i]));
-    for (uint16_t i = 0; i < n->nresults; i++) CR_TRY(unpack(n, n->outs, &out, n, &n->results[i], graph, &results[i]));
+    for (uint16_t i = 0; i < n->nresults; i++) {
+        if (!every && is_unread(n, i)) out++;
+        else CR_TRY(unpack(n, n->outs, &out, n, &n->results[i], graph, &results[i]));
+    }
     return CR_OK;
 }
 
@@ -248,13 +281,14 @@ static cr_status open_packed(opening *from, cr_arg *args, size_t n) {
     return CR_OK;
 }
 
-cr_status cr__saved_open(cr_grad_node *n, bool graph, bool forget, cr_arg *args, cr_arg *results) {
+cr_status cr__saved_open(cr_grad_node *n, bool graph, bool forget, cr_arg *args, uint64_t *lent, cr_arg *results) {
     cr__packed **packed, **gone = NULL;
     bool last = forget && cr__keeps_something(n);
+    *lent = 0;
     cr__lock(&n->lock);
     cr_status status = hold_packed(n, &packed);
-    if (!status && last && !graph && !packed) status = take_all(n, args, results);
-    else if (!status) status = unpack_all(n, graph, args, results);
+    if (!status && last && !graph && !packed) status = take_all(n, args, lent, results);
+    else if (!status) status = unpack_all(n, graph, packed, args, results);
     if (!status && last && !n->walked) {
         n->walked = true;
         cr__node_forget(n);
@@ -284,7 +318,8 @@ static cr_arg *find_saved(const cr_grad_node *n, const char *name, cr_arg *args,
     for (uint16_t i = 0; i < n->nresults; i++) {
         char numbered[24];
         snprintf(numbered, sizeof numbered, "result%u", (unsigned)i);
-        if (!strcmp(name, numbered) || (n->nresults == 1 && !strcmp(name, "result"))) return &results[i];
+        if (!strcmp(name, numbered) || (n->nresults == 1 && !strcmp(name, "result")))
+            return is_unread(n, i) ? NULL : &results[i];
     }
     return NULL;
 }
@@ -292,7 +327,8 @@ static cr_arg *find_saved(const cr_grad_node *n, const char *name, cr_arg *args,
 cr_status cr_grad_node_saved(cr_grad_node *n, const char *name, cr_arg *out) {
     cr_arg args[CR_MAX_PARAMS] = { { 0 } }, results[CR__MAX_RESULTS] = { { 0 } };
     if (!n->op) return CR_FAIL(CR_ENOTFOUND, "%s saves nothing by name", cr__node_name(n));
-    cr_status status = cr__saved_open(n, true, false, args, results);
+    uint64_t lent;
+    cr_status status = cr__saved_open(n, true, false, args, &lent, results);
     cr_arg *found = status ? NULL : find_saved(n, name, args, results);
     if (!status && (!found || (found->kind == CR_ARG_TENSOR && cr_tensor_is_fake(found->u.t))))
         status = CR_FAIL(CR_ENOTFOUND, "%s saves nothing called '%s'", cr__node_name(n), name);

@@ -5,8 +5,7 @@
 #include "autograd/internal.h"
 
 #include "ops/custom.h"
-#include "ops/formula.h"
-
+#include "ops/rules.h"
 
 static cr_status call_named(const char *name, const cr_arg *args, size_t n, cr_tensor **out) {
     cr_ambient *ambient = cr_ambient_get();
@@ -64,15 +63,28 @@ static cr_status check_writes(const cr_op *op, const cr_arg *args) {
 
 /* ---- one node ---- */
 
+/* What one look at the arguments tells: which require grad (a bit for each), and is a fake among them? */
+typedef struct look { uint64_t needs; bool fake; } look;
+
+static void look_at(const cr_arg *a, uint64_t bit, look *seen) {
+    if (a->kind == CR_ARG_TENSOR) {
+        if (cr_tensor_requires_grad(a->u.t)) seen->needs |= bit;
+        seen->fake |= cr_tensor_is_fake(a->u.t);
+    } else if (a->kind == CR_ARG_LIST) {
+        for (uint32_t i = 0; i < a->n; i++) look_at(&a->u.list[i], bit, seen);
+    }
+}
+
 /* A bit per result that a gradient can flow through. */
 static cr_status find_flows(const cr_op *op, const cr_arg *results, uint32_t *flows) {
+    const cr_op_formulas *formulas;
+    CR_TRY(cr_op_formulas_get(op, &formulas));
     *flows = 0;
     for (uint16_t i = 0; i < op->schema.nreturns; i++) {
         const cr_arg *first = results[i].kind == CR_ARG_LIST && results[i].n ? results[i].u.list : &results[i];
-        bool yes = false;
-        if (first->kind == CR_ARG_TENSOR) CR_TRY(cr_grad_flows(op->base, i, &first->u.t->meta, &yes));
-        *flows |= (uint32_t)yes << i;
+        if (first->kind == CR_ARG_TENSOR && !cr_dtype_is_integral(first->u.t->meta.dtype)) *flows |= 1u << i;
     }
+    if (formulas->has_grad) *flows &= ~formulas->grad.constants;
     return CR_OK;
 }
 
@@ -98,7 +110,9 @@ static cr_status attach(const cr_op *op, const cr_arg *args, const cr_arg *resul
             uint32_t result = at++;
             bool flows = flowing >> i & 1;
             if (n > 1) CR_TRY(cr_grad_flows(op->base, i, &t->meta, &flows)); /* the mask says it of the first */
-            if (!flows || (op->variant != CR_INPLACE && is_argument(args, op->schema.nparams, t))) continue;
+            bool shared = __atomic_load_n(&t->refs, __ATOMIC_RELAXED) != 1; /* else it is new */
+            bool given = shared && op->variant != CR_INPLACE && is_argument(args, op->schema.nparams, t);
+            if (!flows || given) continue;
             if (*handed) cr_grad_node_retain(node);
             *handed = true;
             CR_TRY(cr__autograd_set_fn(t, node, result));
@@ -130,7 +144,7 @@ static cr_status record(const cr_op *op, const cr_arg *args, const cr_arg *resul
                         const cr_saved *saved, bool underived, cr_tensor *before) {
     cr_grad_node *node;
     bool inplace = op->variant == CR_INPLACE, handed = false;
-    CR_TRY(cr__node_create(op->base, args, results, saved->args, saved->results, before, &node));
+    CR_TRY(cr__node_create(op->base, args, results, saved, before, &node));
     node->underived = underived;
     bool view = inplace && args[0].u.t->base;
     cr_status status = view ? cr__attach_view(args[0].u.t, node) : attach(op, args, results, flows, node, &handed);
@@ -139,14 +153,13 @@ static cr_status record(const cr_op *op, const cr_arg *args, const cr_arg *resul
     return status;
 }
 
-static cr_status call_recorded(const cr_op *op, const cr_arg *args, bool underived, cr_arg *results) {
-    bool needs[CR_MAX_PARAMS], inplace = op->variant == CR_INPLACE;
+static cr_status call_recorded(const cr_op *op, const cr_arg *args, uint64_t needs, bool underived, cr_arg *results) {
+    bool inplace = op->variant == CR_INPLACE;
     uint32_t flows;
     cr_tensor *before = NULL;
     cr_saved saved = { 0 };
     if (op->schema.nreturns > CR__MAX_RESULTS)
         return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", op->name, CR__MAX_RESULTS);
-    for (uint16_t i = 0; i < op->schema.nparams; i++) needs[i] = cr_arg_requires_grad(&args[i]);
     if (inplace) {
         CR_TRY(find_flows(op, args, &flows));
         if (!underived) CR_TRY(cr_grad_saved(op, args, args, needs, flows, &saved));
@@ -175,9 +188,9 @@ out:
 
 /* ---- by its parts ---- */
 
-static cr_status call_parts(const cr_op *op, const cr_arg *args, cr_arg *results) {
+static cr_status call_parts(const cr_op *op, const cr_arg *args, uint64_t mask, cr_arg *results) {
     bool needs[CR_MAX_PARAMS];
-    for (uint16_t i = 0; i < op->schema.nparams; i++) needs[i] = cr_arg_requires_grad(&args[i]);
+    for (uint16_t i = 0; i < op->schema.nparams; i++) needs[i] = mask >> i & 1;
     cr_ambient *ambient = cr_ambient_get();
     bool hidden = !ambient->transforms; /* derivatives are of the parts: a recorder is to know those */
     ambient->mode.depth += hidden;
@@ -216,7 +229,7 @@ static cr_status detach_self(const cr_op *op, const cr_arg *args, cr_arg *result
 static cr_status call_set(const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_grad_node *node;
     CR_TRY(cr_call_untaped(op, args, results));
-    cr_status status = cr__node_create(op, args, results, 0, 0, NULL, &node);
+    cr_status status = cr__node_create(op, args, results, &(cr_saved){ 0 }, NULL, &node);
     if (!status) {
         node->underived = true;
         cr_tensor *self = args[0].u.t;
@@ -229,16 +242,14 @@ static cr_status call_set(const cr_op *op, const cr_arg *args, cr_arg *results) 
 }
 
 static cr_status tape_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
-    static const cr_op *detach;
-    cr_env *env = NULL;
-    bool fake = !cr_ambient_get()->transforms && cr_args_have_fake(args, op->schema.nparams, &env);
-    if (fake) return cr_call_untaped(op, args, results);
+    look seen = { 0, false };
+    for (uint16_t i = 0; i < op->schema.nparams; i++) look_at(&args[i], (uint64_t)1 << i, &seen);
+    if (seen.fake && !cr_ambient_get()->transforms) return cr_call_untaped(op, args, results);
     if (op->variant == CR_OUT) return cr__refuse_out(op);
-    if (!detach) __atomic_store_n(&detach, cr_op_find("aten::detach"), __ATOMIC_RELAXED);
-    if (op->variant == CR_INPLACE && op->base == detach) return detach_self(op, args, results);
+    if (op->variant == CR_INPLACE && op->base->row->shape == shape_detach) return detach_self(op, args, results);
     CR_TRY(check_writes(op, args));
     if (cr__is_set(op)) return call_set(op, args, results);
-    bool direct, custom = op->tags & CR_TAG_CUSTOM;
+    bool direct, custom = op->tags & CR_TAG_CUSTOM, parts = op->base->row->decomp || op->base->row->decomp_fn;
     if (custom) {
         bool done;
         cr_status status = cr_custom_derive(op, args, results, &done);
@@ -249,9 +260,9 @@ static cr_status tape_call(const cr_op *op, const cr_arg *args, cr_arg *results)
         return CR_OK;
     }
     CR_TRY(cr_grad_is_direct(op, &direct));
-    if (direct && !custom) return call_recorded(op, args, false, results);
-    if (!custom && (op->base->row->decomp || op->base->row->decomp_fn)) return call_parts(op, args, results);
-    return call_recorded(op, args, true, results);
+    if (direct && !custom) return call_recorded(op, args, seen.needs, false, results);
+    if (!custom && parts) return call_parts(op, args, seen.needs, results);
+    return call_recorded(op, args, seen.needs, true, results);
 }
 
 cr_status cr_autograd_init(void) {

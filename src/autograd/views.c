@@ -60,7 +60,7 @@ static cr_status node_on(const char *name, const cr_arg *args, const cr_meta *to
     CR_TRY(find_op(name, &op));
     CR_TRY(shape_of(to, &(cr__edge){ NULL, 0 }, &result));
     cr_arg made = cr_arg_tensor(result);
-    cr_status status = cr__node_create(op, args, &made, 0, 0, NULL, out);
+    cr_status status = cr__node_create(op, args, &made, &(cr_saved){ .result_metas = 1 }, NULL, out);
     cr_tensor_release(result);
     return status;
 }

@@ -30,6 +30,10 @@ void *cr_alloc_aligned(size_t alignment, size_t size); /* alignment: a power of 
 enum { CR_RECYCLED = 512 << 20 };
 void *cr_block_alloc(size_t size);
 void cr_block_free(void *p, size_t size);
+/* For small objects that are made and dropped all the time: a thread keeps what it frees. Such blocks count as requests
+ * when they come from the heap, and never as live, except where tools are to see each (recycle.c). */
+void *cr_small_alloc(size_t size);
+void cr_small_free(void *p, size_t size);
 
 /* Arena: bump allocation, 16-byte aligned, freed all at once. Plain malloc under sanitizers. Not thread-safe. */
 typedef struct cr_arena { struct cr_arena_block *head; size_t used, bytes; } cr_arena;

@@ -1,4 +1,5 @@
-/* recycle.c: large blocks that are kept when freed, for the next request of the same class.
+/* recycle.c: blocks that are kept when freed: large ones for the next request of the same class, small ones (at the
+ * end) for the next of their thread.
  *
  * A model makes and drops the same few hundred tensors in every run. The system's allocator hands large blocks back at
  * once, and touching fresh pages is slower than most kernels; so up to CR_RECYCLED bytes stay here, the longest unused
@@ -102,4 +103,60 @@ void cr_block_trim(void) {
     if (pthread_mutex_trylock(&lock)) return; /* in use: nothing is unused for long then */
     while (count) free(take_at(count - 1));
     pthread_mutex_unlock(&lock);
+}
+
+/* ---- small blocks ---- */
+
+enum { SMALL = 512, SMALL_KEPT = CR_LIMIT(256, 1) };
+typedef struct small { struct small *next; } small;
+typedef struct small_list { small *first; uint32_t n; bool ends; } small_list;
+static _Thread_local small_list smalls; /* ends: the list goes when the thread does */
+static pthread_key_t smalls_key;
+static pthread_once_t smalls_once = PTHREAD_ONCE_INIT;
+static bool smalls_key_made;
+
+static void smalls_free(void *unused) {
+    (void)unused;
+    for (small *s; (s = smalls.first);) {
+        smalls.first = s->next;
+        free(s);
+    }
+    smalls = (small_list){ NULL, 0, false };
+}
+
+static void smalls_key_make(void) { smalls_key_made = pthread_key_create(&smalls_key, smalls_free) == 0; }
+
+static bool smalls_end(small_list *list) {
+    pthread_once(&smalls_once, smalls_key_make);
+    return list->ends = smalls_key_made && !pthread_setspecific(smalls_key, list);
+}
+
+void *cr_small_alloc(size_t size) {
+    if (!RECYCLES || size > SMALL) return cr_alloc(size);
+    small_list *list = &smalls;
+    small *s = list->first;
+    if (s) {
+        list->first = s->next;
+        list->n--;
+        return s;
+    }
+    void *p = cr_alloc(SMALL);
+    if (p) cr__alloc_uncounts();
+    return p;
+}
+
+void cr_small_free(void *p, size_t size) {
+    if (!p) return;
+    if (!RECYCLES || size > SMALL) {
+        cr_free(p);
+        return;
+    }
+    small_list *list = &smalls;
+    if (list->n >= SMALL_KEPT || (!list->ends && !smalls_end(list))) {
+        free(p);
+        return;
+    }
+    *(small *)p = (small){ list->first };
+    list->first = p;
+    list->n++;
 }

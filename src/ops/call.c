@@ -40,7 +40,7 @@ static void *frame_alloc(cr_call_frame *f, size_t size) {
 static cr_status view_arg(cr_call_frame *f, const cr_arg *a, const rt_view **out) {
     rt_view *v = frame_alloc(f, sizeof *v);
     if (!v) return CR_ENOMEM;
-    *v = cr_tensor_view(a->u.t);
+    cr_tensor_show(a->u.t, v);
     *out = v;
     return CR_OK;
 }
@@ -490,7 +490,10 @@ static cr_status compute_idle(cr_call_frame *f, const rt_view *views) {
 static cr_status compute(cr_call_frame *f, rt_scalar *number) {
     rt_view small[CR_INLINE_OUTS], *views = small;
     if (f->nouts > CR_INLINE_OUTS && !(views = frame_alloc(f, (size_t)f->nouts * sizeof *views))) return CR_ENOMEM;
-    for (int i = 0; i < f->nouts; i++) views[i] = f->outs[i] ? cr_tensor_view(f->outs[i]) : (rt_view){ .p = NULL };
+    for (int i = 0; i < f->nouts; i++) {
+        if (f->outs[i]) cr_tensor_show(f->outs[i], &views[i]);
+        else views[i] = (rt_view){ .p = NULL };
+    }
     switch (cr_way_of(&f->rule, f->op)) {
     case CR_WAY_NOTHING: return CR_OK;
     case CR_WAY_IDLE: return compute_idle(f, views);

@@ -142,7 +142,11 @@ typedef struct cr_op_formulas {
 } cr_op_formulas;
 /* Parsed and resolved on first use, kept for the life of the process; thread-safe. In-place and out variants give their
  * functional op's. CR_EFORMAT "aten::x .grad 1:7: ..." when a text is malformed or a name means nothing. */
-CR_NODISCARD cr_status cr_op_formulas_get(const cr_op *op, const cr_op_formulas **out);
+CR_NODISCARD cr_status cr__op_formulas_build(const cr_op *op, const cr_op_formulas **out);
+CR_NODISCARD static inline cr_status cr_op_formulas_get(const cr_op *op, const cr_op_formulas **out) {
+    *out = __atomic_load_n(&op->base->formulas, __ATOMIC_ACQUIRE);
+    return *out ? CR_OK : cr__op_formulas_build(op, out);
+}
 /* What cannot be seen while parsing one text: every op that is called exists and writes nothing, result counts fit,
  * every target is an argument with tensors, and a floating resultN (N > 0) is used only where gradN is handled or
  * declared not_differentiable. CR_EFORMAT with op, column and position. `.scalar` texts are only parsed. */
@@ -188,7 +192,7 @@ CR_NODISCARD cr_status cr_formula_saved(cr_emitter *e, const cr_op *op, const cr
                                         const bool *needs, const bool *given, cr_saved *out);
 /* The same for any backward that may come: with the gradients of all results of the mask `flows`, or of one of them.
  * Remembered by the op where the text has no conditions. */
-CR_NODISCARD cr_status cr_grad_saved(const cr_op *op, const cr_arg *args, const cr_arg *results, const bool *needs,
+CR_NODISCARD cr_status cr_grad_saved(const cr_op *op, const cr_arg *args, const cr_arg *results, uint64_t needs,
                                      uint32_t flows, cr_saved *out);
 
 /* A .grad_fn gets its inputs in one array: parameters, results, gradients of results, and a BOOL per parameter: is its

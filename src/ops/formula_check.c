@@ -235,10 +235,8 @@ static cr_status build(cr_op *op) {
     return CR_OK;
 }
 
-cr_status cr_op_formulas_get(const cr_op *op, const cr_op_formulas **out) {
+cr_status cr__op_formulas_build(const cr_op *op, const cr_op_formulas **out) {
     cr_op *base = (cr_op *)op->base; /* ops are made by the table, in writable memory */
-    *out = __atomic_load_n(&base->formulas, __ATOMIC_ACQUIRE);
-    if (*out) return CR_OK;
     pthread_mutex_lock(&cache.lock);
     cr_status status = base->formulas ? CR_OK : build(base);
     pthread_mutex_unlock(&cache.lock);

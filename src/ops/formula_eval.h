@@ -32,6 +32,7 @@ typedef struct cr__expansion {
     cr_arena arena;
     CR_VEC(cr_arg) owned;        /* a stack: see the top of formula_expand.c */
     CR_VEC(cr_arg) kept;
+    cr_arg room[CR_LIMIT(8, 1)]; /* where `owned` begins; last, and not initialised */
 } fx;
 
 typedef struct cr__helper {
@@ -48,6 +49,7 @@ enum { CR__MAX_RESULTS = 16, CR__MAX_EXPANSION_DEPTH = 64 };
 extern _Thread_local int cr__expansion_depth;
 cr_status cr__fx_begin(fx *x, cr_emitter *e, const cr_op *op, const cr_formula *f, const cr_arg *args);
 void cr__fx_end(fx *x);
+cr_status cr__fx_reserve(fx *x, size_t more); /* room on the `owned` stack */
 cr_status cr__fx_eval(fx *x, const cr_fnode *node, fval *out);
 /* Does this part depend on undefined gradients only? Then it is zero. */
 cr_status cr__fx_undefined(fx *x, const cr_fnode *node, bool *undefined);

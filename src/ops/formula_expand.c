@@ -12,6 +12,7 @@
  * zero and is never evaluated. A `let` is evaluated when first used: what no live clause needs costs nothing. */
 #include "ops/formula_eval.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 enum { MENTIONS_GIVEN = 1, MENTIONS_UNDEFINED = 2, MASK_KNOWN = 4 };
@@ -74,6 +75,25 @@ cr_status cr__fx_keep(fx *x, size_t mark) {
     return CR_OK;
 }
 
+cr_status cr__fx_reserve(fx *x, size_t more) {
+    size_t want = x->owned.n + more;
+    if (x->owned.at != x->room || want <= x->owned.cap) return cr_vec_reserve(&x->owned, want);
+    cr_arg *at = cr_alloc(want * sizeof *at);
+    if (!at) return CR_ENOMEM;
+    memcpy(at, x->room, x->owned.n * sizeof *at);
+    x->owned.at = at;
+    x->owned.cap = want;
+    return CR_OK;
+}
+
+/* One tensor for each parameter: nothing is left to bind. */
+static bool is_bound(const cr_schema *s, const cr_arg *args, size_t n) {
+    if (n != s->nparams) return false;
+    for (size_t i = 0; i < n; i++)
+        if (args[i].kind != CR_ARG_TENSOR || s->params[i].type != CR_T_TENSOR || s->params[i].list) return false;
+    return true;
+}
+
 cr_status cr__fx_call(fx *x, const cr_fnode *node, const cr_op *op, bool only, const fval *args, size_t n,
                       const cr_keyword *keywords, size_t nkeywords, fval *out) {
     if (n > CR_MAX_PARAMS) return cr__fx_fail(x, node, CR_EFORMAT, "more than %d arguments", CR_MAX_PARAMS);
@@ -90,14 +110,19 @@ cr_status cr__fx_call(fx *x, const cr_fnode *node, const cr_op *op, bool only, c
         return CR_OK;
     }
     cr_binding binding;
-    cr_status status = cr_bind(op, only, plain, n, keywords, nkeywords, &x->arena, &binding);
-    if (status) return with_place(x, node, status);
-    size_t nreturns = binding.op->schema.nreturns;
+    const cr_arg *bound = plain;
+    if (!only || nkeywords || !is_bound(&op->schema, plain, n)) {
+        cr_status status = cr_bind(op, only, plain, n, keywords, nkeywords, &x->arena, &binding);
+        if (status) return with_place(x, node, status);
+        op = binding.op;
+        bound = binding.args;
+    }
+    size_t nreturns = op->schema.nreturns;
     if (!nreturns || nreturns > CR__MAX_RESULTS)
-        return cr__fx_fail(x, node, CR_EFORMAT, "%s has %zu results", binding.op->name, nreturns);
-    CR_TRY(cr_vec_reserve(&x->owned, x->owned.n + nreturns));
+        return cr__fx_fail(x, node, CR_EFORMAT, "%s has %zu results", op->name, nreturns);
+    CR_TRY(cr__fx_reserve(x, nreturns));
     cr_arg results[CR__MAX_RESULTS];
-    CR_TRY(x->e->call(x->e, binding.op, binding.args, results));
+    CR_TRY(x->e->call(x->e, op, bound, results));
     memcpy(x->owned.at + x->owned.n, results, nreturns * sizeof *results);
     x->owned.n += nreturns;
     if (nreturns == 1) {
@@ -653,7 +678,13 @@ cr_status cr__fx_eval(fx *x, const cr_fnode *node, fval *out) {
 /* ---- beginning and end of an expansion ---- */
 
 cr_status cr__fx_begin(fx *x, cr_emitter *e, const cr_op *op, const cr_formula *f, const cr_arg *args) {
-    *x = (fx){ .e = e, .op = op, .f = f, .args = args };
+    memset(x, 0, offsetof(fx, room));
+    x->e = e;
+    x->op = op;
+    x->f = f;
+    x->args = args;
+    x->owned.at = x->room;
+    x->owned.cap = CR_COUNT(x->room);
     cr_arena_init(&x->arena);
     if (!f || !f->nslots) return CR_OK;
     x->slots = cr_arena_calloc(&x->arena, f->nslots, sizeof *x->slots);
@@ -665,7 +696,7 @@ cr_status cr__fx_begin(fx *x, cr_emitter *e, const cr_op *op, const cr_formula *
 void cr__fx_end(fx *x) {
     if (x->owned.n) x->e->release(x->e, x->owned.at, x->owned.n);
     if (x->kept.n) x->e->release(x->e, x->kept.at, x->kept.n);
-    cr_vec_dispose(&x->owned);
+    if (x->owned.at != x->room) cr_vec_dispose(&x->owned);
     cr_vec_dispose(&x->kept);
     cr_arena_dispose(&x->arena);
 }

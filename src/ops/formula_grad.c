@@ -293,7 +293,7 @@ static cr_status run_grad_fn(fx *x, gradients *g) {
     size_t n = 2u * (s->nparams + (size_t)s->nreturns);
     cr_arg *all = cr__fx_list(x, n), *made = cr__fx_list(x, s->nparams);
     if (!all || !made) return CR_ENOMEM;
-    CR_TRY(cr_vec_reserve(&x->owned, x->owned.n + s->nparams));
+    CR_TRY(cr__fx_reserve(x, s->nparams));
     memcpy(all, x->args, s->nparams * sizeof *all);
     if (x->results) memcpy(all + s->nparams, x->results, s->nreturns * sizeof *all);
     memcpy(all + s->nparams + s->nreturns, x->grads, s->nreturns * sizeof *all);
@@ -419,19 +419,21 @@ static cr_status find_saved(const cr_op *op, const cr_arg *args, const cr_arg *r
     return CR_OK;
 }
 
-cr_status cr_grad_saved(const cr_op *op, const cr_arg *args, const cr_arg *results, const bool *needs, uint32_t flows,
+_Static_assert(CR_MAX_PARAMS <= 48, "a key of the saved sets has a bit for each");
+
+cr_status cr_grad_saved(const cr_op *op, const cr_arg *args, const cr_arg *results, uint64_t needs, uint32_t flows,
                         cr_saved *out) {
     const cr_op_formulas *formulas;
     CR_TRY(cr_op_formulas_get(op, &formulas));
     cr_saved_sets *known = (cr_saved_sets *)&formulas->sets; /* the one part that grows after the texts were read */
-    uint64_t key = (uint64_t)flows << 48;
-    bool fits = formulas->has_grad && formulas->grad.settled && op->base->schema.nparams <= 48 && flows < 1u << 16;
-    if (!fits) return find_saved(op, args, results, needs, flows, out);
-    for (int i = 0; i < op->base->schema.nparams; i++) key |= (uint64_t)needs[i] << i;
-    int n = __atomic_load_n(&known->n, __ATOMIC_ACQUIRE);
+    uint64_t key = (uint64_t)flows << 48 | needs;
+    bool each[CR_MAX_PARAMS], fits = formulas->has_grad && formulas->grad.settled && flows < 1u << 16;
+    int n = fits ? __atomic_load_n(&known->n, __ATOMIC_ACQUIRE) : 0;
     for (int i = 0; i < n; i++)
         if (known->at[i].key == key) return *out = known->at[i].saved, CR_OK;
-    CR_TRY(find_saved(op, args, results, needs, flows, out));
+    for (int i = 0; i < op->schema.nparams; i++) each[i] = needs >> i & 1;
+    CR_TRY(find_saved(op, args, results, each, flows, out));
+    if (!fits) return CR_OK;
     if (__atomic_exchange_n(&known->busy, 1, __ATOMIC_ACQUIRE)) return CR_OK; /* somebody else writes: the next time */
     n = known->n;
     if (n < (int)CR_COUNT(known->at)) {

@@ -120,7 +120,8 @@ cr_status cr_storage_resize(cr_storage *s, int64_t bytes) {
 void cr_storage_retain(cr_storage *s) { __atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED); }
 
 void cr_storage_release(cr_storage *s) {
-    if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL)) return;
+    if (!s) return;
+    if (__atomic_load_n(&s->refs, __ATOMIC_ACQUIRE) != 1 && __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL)) return;
     data_dispose(s, s->data);
     storage_delete(s);
 }

@@ -29,7 +29,8 @@ static cr_status tensor_new(cr_storage *storage, const cr_meta *meta, cr_tensor 
     while (base && base->base) base = base->base;
     t->base = base;
     if (base) cr_tensor_retain(base);
-    t->autograd = t->python = NULL;
+    t->fn = t->autograd = t->python = NULL;
+    t->lock = 0;
     t->mapped = NULL;
     t->trace = 0;
     t->version = NULL;
@@ -71,11 +72,10 @@ void (*cr__autograd_dispose)(cr_tensor *t);
 
 void cr_tensor_retain(cr_tensor *t) { __atomic_add_fetch(&t->refs, 1, __ATOMIC_RELAXED); }
 
-void cr_tensor_release(cr_tensor *t) {
-    if (!t || __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
+static void tensor_delete(cr_tensor *t) {
     cr_tensor *base = t->base, *mapped = t->mapped;
     cr_tensor_changed(t);
-    if (t->autograd) cr__autograd_dispose(t);
+    if (t->fn || t->autograd) cr__autograd_dispose(t);
     cr_storage_release(t->storage);
     version_release(t->version);
     if (t->env) cr_env_release(t->env);
@@ -85,6 +85,19 @@ void cr_tensor_release(cr_tensor *t) {
         cr_free(t);
     cr_tensor_release(base); /* a root: this goes one level deep */
     cr_tensor_release(mapped); /* as deep as vmaps nest */
+}
+
+void cr_tensor_release(cr_tensor *t) {
+    if (!t) return;
+    /* the only one who holds it need not tell others: most tensors go this way */
+    if (__atomic_load_n(&t->refs, __ATOMIC_ACQUIRE) != 1 && __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
+    tensor_delete(t);
+}
+
+int64_t cr_tensor_release_end(cr_tensor *t) {
+    int64_t left = __atomic_sub_fetch(&t->refs, CR_TENSOR_END, __ATOMIC_ACQ_REL);
+    if (!left) tensor_delete(t);
+    return left / CR_TENSOR_END;
 }
 
 cr_status cr_tensor_create(const cr_meta *meta, cr_tensor **out) {
@@ -159,14 +172,20 @@ cr_status cr_tensor_from(int dtype, int rank, const int64_t *size, const void *d
     return CR_OK;
 }
 
-rt_view cr_tensor_view(const cr_tensor *t) {
+void cr_tensor_show(const cr_tensor *t, rt_view *out) {
     const cr_meta *m = &t->meta;
+    out->rank = m->rank;
+    out->dtype = m->dtype;
+    out->p = t->storage->data ? (char *)t->storage->data + m->offset * rt_itemsize(m->dtype) : NULL;
+    for (int d = 0; d < m->rank; d++) {
+        out->size[d] = m->size[d];
+        out->stride[d] = m->stride[d];
+    }
+}
+
+rt_view cr_tensor_view(const cr_tensor *t) {
     rt_view v;
-    v.rank = m->rank;
-    v.dtype = m->dtype;
-    v.p = t->storage->data ? (char *)t->storage->data + m->offset * rt_itemsize(m->dtype) : NULL;
-    memcpy(v.size, m->size, m->rank * sizeof(int64_t));
-    memcpy(v.stride, m->stride, m->rank * sizeof(int64_t));
+    cr_tensor_show(t, &v);
     return v;
 }
 

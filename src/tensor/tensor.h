@@ -140,7 +140,7 @@ enum {
     CR_VIEW_INFERENCE = 8,   /* made in inference mode */
 };
 struct cr_tensor {
-    int64_t refs; /* atomic */
+    int64_t refs; /* atomic; in its upper half those of gradients' ways to a leaf (cr_tensor_retain_end) */
     cr_meta meta;
     cr_storage *storage;
     cr_env *env;             /* symbols of a symbolic fake tensor, else NULL; retained */
@@ -151,7 +151,10 @@ struct cr_tensor {
     uint64_t written;        /* atomic; the version of a root where `version` is NULL. Of a view: the root's version
                               * when it was made, or when its history was last read off the root's */
     cr_tensor_count *version;     /* atomic pointer; of a root whose count is shared */
-    void *autograd;          /* owned by src/autograd */
+    void *fn;                /* src/autograd's: the node that made it, owned; NULL: none */
+    uint32_t result;         /* ... and which of its results it is */
+    int lock;                /* atomic; src/autograd's, of these and of what follows */
+    void *autograd;          /* what only leaves and few others carry, owned by src/autograd; NULL for most */
     uint64_t trace;          /* trace id << 32 | value + 1 in the graph being recorded; 0: none */
     void *python;            /* borrowed: the Python object that shows this tensor, if one is alive */
     struct cr_tensor *mapped; /* one example of this tensor (ops/batch.h), retained; NULL: of none */
@@ -180,7 +183,10 @@ extern uint64_t cr_tensor_epoch; /* process; atomic */
 static inline void cr_tensor_changed(const cr_tensor *t) {
     if (t->watched) __atomic_add_fetch(&cr_tensor_epoch, 1, __ATOMIC_RELEASE);
 }
-rt_view cr_tensor_view(const cr_tensor *t); /* concrete tensors */
+/* Of concrete tensors. The first writes only what the rank uses, where the view is to be: calls make one for every
+ * operand, and copying a whole one takes as long as a small kernel. */
+void cr_tensor_show(const cr_tensor *t, rt_view *out);
+rt_view cr_tensor_view(const cr_tensor *t);
 /* index: rank numbers */
 CR_NODISCARD cr_status cr_tensor_item(const cr_tensor *t, const int64_t *index, rt_scalar *out);
 /* How often the memory was written to: whoever remembers the number can tell whether it was since. */
@@ -200,8 +206,16 @@ static inline void cr_tensor_bump(cr_tensor *t) {
 }
 /* From here on `t`, a root that nobody else has seen yet, counts together with `of`. */
 CR_NODISCARD cr_status cr_tensor_share_version(cr_tensor *t, const cr_tensor *of);
-/* Frees cr_tensor.autograd; set once, by src/autograd. */
+/* Frees cr_tensor.fn and .autograd; set once, by src/autograd. */
 extern void (*cr__autograd_dispose)(cr_tensor *t);
+/* A leaf as the end of a gradient's way: holds the tensor, and is counted apart from what else holds it. Giving one
+ * back says how many are left of its kind; the tensor is gone then, unless the caller holds it besides. */
+#define CR_TENSOR_END ((int64_t)1 << 32)
+static inline void cr_tensor_retain_end(cr_tensor *t) { __atomic_add_fetch(&t->refs, CR_TENSOR_END, __ATOMIC_RELAXED); }
+int64_t cr_tensor_release_end(cr_tensor *t);
+static inline int64_t cr_tensor_ends(const cr_tensor *t) {
+    return __atomic_load_n(&t->refs, __ATOMIC_ACQUIRE) / CR_TENSOR_END;
+}
 
 /* ---- process-wide execution context for kernels ---- */
 /* A context with scratch through cr_alloc and the shared pool; `error` is the caller's buffer. */

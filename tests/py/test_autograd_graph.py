@@ -22,6 +22,58 @@ def leaf(m, numbers=(1.0, 2.0, 3.0)):
 
 # ---- nodes ----
 
+@BOTH
+def test_hooks_of_a_leafs_node_go_with_its_last_holder(m):
+    x, seen = leaf(m), []
+    y = x * 2
+    y.grad_fn.next_functions[0][0].register_hook(lambda made, out: seen.append("held"))
+    (x * 3).sum().backward()
+    assert seen == ["held"]  # y holds the node: it is the same one
+    del y
+    (x * 3).sum().backward()
+    assert seen == ["held"]
+    kept = (x * 2).grad_fn.next_functions[0][0]
+    kept.register_hook(lambda made, out: seen.append("again"))
+    (x * 3).sum().backward()
+    assert seen == ["held", "again"] and kept.variable is x
+    node = weakref.ref(x)
+    del x
+    gc.collect()
+    assert node() is not None or kept.variable is not None  # the node holds its leaf
+    assert values(kept.variable) == [1.0, 2.0, 3.0]
+
+
+@BOTH
+def test_leaves_that_only_a_graph_holds(m):
+    """What a node saved of its leaves stays with the graph: once, kept for a second walk, and elsewhere by hooks."""
+    def graph():
+        x, w = leaf(m), leaf(m, (2.0, 3.0, 4.0))
+        return (x * w).sum() + (w * w).sum()
+
+    def leaves(fn, found):
+        for node, _ in fn.next_functions:
+            if node is not None and hasattr(node, "variable"):
+                found.append(node.variable)
+            elif node is not None:
+                leaves(node, found)
+        return found
+
+    y = graph()
+    gc.collect()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert [values(t.grad) for t in leaves(y.grad_fn, [])] == [[4.0, 6.0, 8.0], [10.0, 16.0, 22.0],
+                                                               [10.0, 16.0, 22.0], [10.0, 16.0, 22.0]]
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
+    packed = []
+    with m.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or len(packed) - 1, lambda i: packed[i]):
+        y = graph()
+    y.backward()
+    assert len(packed) == 4
+    assert values(leaves(y.grad_fn, [])[0].grad) == [2.0, 3.0, 4.0]
+
+
 def node_hooks(m):
     x, w = leaf(m), leaf(m, (2.0, 2.0, 2.0))
     y = x * w

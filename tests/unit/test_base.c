@@ -463,6 +463,44 @@ static void out_of_memory(void) {
     CHECK_EQ(folder_entries(folder), 0);
 }
 
+enum { SMALLS = 600 };
+static void *smalls[SMALLS];
+static const size_t small_sizes[] = { 1, 64, 511, 512, 513, 4000 };
+
+static void *make_smalls(void *unused) {
+    (void)unused;
+    for (int i = 0; i < SMALLS; i++) {
+        size_t size = small_sizes[(size_t)i % CR_COUNT(small_sizes)];
+        if ((smalls[i] = cr_small_alloc(size))) memset(smalls[i], i & 0xff, size);
+    }
+    return NULL;
+}
+
+static void free_smalls(void) {
+    for (int i = 0; i < SMALLS; i++) cr_small_free(smalls[i], small_sizes[(size_t)i % CR_COUNT(small_sizes)]);
+}
+
+/* Blocks that a thread keeps: apart from each other while in use, also when another thread frees them or ends. */
+static void small_blocks(void) {
+    int64_t live = cr_alloc_live();
+    pthread_t thread;
+    for (int round = 0; round < 3; round++) {
+        if (round != 1) CHECK_EQ(pthread_create(&thread, NULL, make_smalls, NULL), 0);
+        if (round != 1) pthread_join(thread, NULL);
+        else make_smalls(NULL);
+        for (int i = 0; i < SMALLS; i++) {
+            size_t size = small_sizes[(size_t)i % CR_COUNT(small_sizes)];
+            const unsigned char *p = smalls[i];
+            CHECK(p && p[0] == (i & 0xff) && p[size - 1] == (i & 0xff));
+        }
+        free_smalls();
+        CHECK_EQ(cr_alloc_live(), live);
+    }
+    cr_alloc_fail_at(1);
+    CHECK(cr_small_alloc(100000) == NULL);
+    cr_alloc_fail_at(0);
+}
+
 /* Large blocks are kept for the next request of their class; counts, failures and contents are as for any other. */
 static void blocks(void) {
     int64_t live = cr_alloc_live();
@@ -497,6 +535,7 @@ int main(void) {
     RUN(errors);
     RUN(memory);
     RUN(blocks);
+    RUN(small_blocks);
     RUN(vectors);
     RUN(maps);
     RUN(texts);
