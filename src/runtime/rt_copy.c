@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { PARALLEL_GRAIN_BYTES = 32 * 1024, TILE = 32, SHORT_BYTES = 64 };
+enum { PARALLEL_GRAIN_BYTES = 32 * 1024, TILE = 32, SHORT_BYTES = 64, SHORT = 16 };
 
 typedef struct plan {
     char *dst;
@@ -262,6 +262,8 @@ static int run_plan(const rt_ctx *ctx, plan *p, int64_t n) {
     p->dst_bytes = rt_itemsize(p->dst_dtype);
     p->src_bytes = rt_itemsize(p->src_dtype);
     plan_merge(p);
+    if (n <= SHORT && p->rank == 1 && same_bits(p) && p->ds[0] == 1 && p->ss[0] == 1) /* nothing to share */
+        return memmove(p->dst, p->src, (size_t)(n * p->dst_bytes)), RT_OK;
     p->across = across_dim(p);
     if (p->across >= 0) {
         int64_t strips = transpose_strips(p), bytes = n / strips * p->dst_bytes;
