@@ -59,8 +59,9 @@ def main(argv):
         before = done.get(f"{door} {first}")
         if before == []:
             return before
-        answer = interop.in_child(lambda: check_all(cells[first:first + CHUNK], door))
-        return answer if isinstance(answer, list) else [(f"{CHUNK} cells from {first} on", answer)]
+        chunk = cells[first:first + CHUNK]
+        answer = interop.in_child(lambda: check_all(chunk, door))
+        return answer if isinstance(answer, list) else [(alias_cells.name_of(cell), answer) for cell in chunk]
 
     places = [(door, first) for door in doors for first in range(0, len(cells), CHUNK)]
     for (door, first), found in interop.in_order(checked, places):
