@@ -20,9 +20,10 @@ void cr_aot_release(cr_aot *a) {
     if (!a || __atomic_sub_fetch(&a->refs, 1, __ATOMIC_ACQ_REL)) return;
     code_release(&a->forward);
     for (size_t i = 0; i < a->backwards.n; i++) {
-        code_release(&a->backwards.at[i].code);
-        cr__twice_dispose(&a->backwards.at[i]);
-        cr_free(a->backwards.at[i].defined);
+        code_release(&a->backwards.at[i]->code);
+        cr__twice_dispose(a->backwards.at[i]);
+        cr_free(a->backwards.at[i]->defined);
+        cr_free(a->backwards.at[i]);
     }
     cr_vec_dispose(&a->backwards);
     cr_vec_dispose(&a->sources);
@@ -421,15 +422,18 @@ static cr_status make_twice(cr_aot *a, cr__backward *of) {
 static cr_status find_backward(cr_aot *a, const bool *defined, cr__backward **out) {
     size_t bytes = a->joint.ntangents * sizeof *defined;
     for (size_t i = 0; i < a->backwards.n; i++)
-        if (!memcmp(a->backwards.at[i].defined, defined, bytes)) return *out = &a->backwards.at[i], CR_OK;
-    cr__backward made = { .defined = cr_alloc(bytes + 1) };
-    if (!made.defined) return CR_ENOMEM;
-    memcpy(made.defined, defined, bytes);
-    cr_status status = cr_vec_reserve(&a->backwards, CR_MAX(a->backwards.n + 1, 16));
-    if (!status) status = make_backward(a, defined, &made);
-    if (status) return cr_free(made.defined), status;
-    a->backwards.at[a->backwards.n++] = made;
-    *out = &a->backwards.at[a->backwards.n - 1];
+        if (!memcmp(a->backwards.at[i]->defined, defined, bytes)) return *out = a->backwards.at[i], CR_OK;
+    cr__backward *made = cr_calloc(1, sizeof *made);
+    cr_status status = made && (made->defined = cr_alloc(bytes + 1)) ? CR_OK : CR_ENOMEM;
+    if (!status) memcpy(made->defined, defined, bytes);
+    if (!status) status = cr_vec_reserve(&a->backwards, a->backwards.n + 1);
+    if (!status) status = make_backward(a, defined, made);
+    if (status) {
+        if (made) cr_free(made->defined);
+        cr_free(made);
+        return status;
+    }
+    *out = a->backwards.at[a->backwards.n++] = made;
     return CR_OK;
 }
 

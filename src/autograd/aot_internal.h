@@ -43,7 +43,7 @@ struct cr_aot {
     CR_VEC(cr__source) sources;
     CR_VEC(uint32_t) edges;      /* the sources that are tensors, in the order of their gradients in eager code */
     CR_VEC(cr__update) updates;
-    CR_VEC(cr__backward) backwards;
+    CR_VEC(cr__backward *) backwards; /* each a block of its own: calls hold them while others are added */
     int lock;                    /* atomic: of backwards */
     cr_plan *epilogue;
     cr_plan *replay;             /* the program as recorded; then there is no code. NULL: there is */

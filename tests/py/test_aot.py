@@ -4,6 +4,7 @@ import functools
 import gc
 import pathlib
 import sys
+import threading
 import warnings
 
 import cresset
@@ -569,3 +570,49 @@ def test_random_programs():
         told += answer is not None
         found += answer or []
     assert not found and told > 60
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_backward_stays_whole_while_others_are_made(threads):
+    """Five results have a backward for each of 31 sets of gradients: one that runs, here or on another thread, is not
+    moved by those that are made meanwhile."""
+    running, compiled = [], []
+
+    def backward_compiler(graph, inputs):
+        compiled.append(graph)
+
+        def run(*args):
+            if threads == 1 and not running:
+                running.append(True)
+                with cresset.enable_grad():
+                    walk(range(1, 31))
+            return graph(*args)
+        return run
+
+    def walk(masks):
+        for mask in masks:
+            x = cresset.tensor([1.0, 2.0], requires_grad=True)
+            chosen = [y for i, y in enumerate(f(x)) if mask >> i & 1]
+            cresset.autograd.backward(chosen, [cresset.ones(2)] * len(chosen))
+            expected = sum(2.0 ** i for i in range(5) if mask >> i & 1)
+            assert x.grad.tolist() == [2.0 * expected, 4.0 * expected]
+
+    f = aot_function(lambda x: tuple(x * x * 2.0 ** i for i in range(5)), lambda graph, inputs: graph,
+                     backward_compiler)
+    if threads == 1:
+        walk([31])
+    else:
+        failed = []
+
+        def work(first):
+            try:
+                walk([1 + (first + i) % 31 for i in range(31)])
+            except BaseException as e:  # to be told by the thread that asks
+                failed.append(e)
+        workers = [threading.Thread(target=work, args=(8 * i,)) for i in range(threads)]
+        for w in workers:
+            w.start()
+        for w in workers:
+            w.join()
+        assert not failed
+    assert len(compiled) == 31
