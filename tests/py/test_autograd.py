@@ -537,3 +537,28 @@ def test_training_takes_no_more_memory():
         step(i)
     gc.collect()
     assert cresset._C._alloc_live() == before
+
+
+@pytest.mark.parametrize("norm", ["batch_norm", "layer_norm"])
+def test_third_derivatives_of_norms(norm):
+    """Against finite differences of the second ones: PyTorch's third derivatives of these two are wrong."""
+    def second(numbers, third=False):
+        x = cresset.tensor(numbers, dtype=cresset.float64, requires_grad=True)
+        weight = cresset.tensor([1.5, 0.7], dtype=cresset.float64)
+        f = cresset.nn.functional
+        y = f.batch_norm(x, None, None, weight, None, True) if norm == "batch_norm" else f.layer_norm(x.t(), (3,)).t()
+        seeds = [cresset.tensor([[(i * k + 1.0) % 5, (i + k) % 3 - 0.5] for i in range(3)], dtype=cresset.float64)
+                 for k in (2, 3, 4)]
+        for seed in seeds[:2]:
+            (y,) = cresset.autograd.grad((y * seed).sum(), [x], create_graph=True)
+        y = (y * seeds[2]).sum()
+        return cresset.autograd.grad(y, [x])[0].tolist() if third else y.item()
+    numbers = [[0.3, -1.2], [1.1, 0.4], [-0.7, 0.9]]
+    got, step = second(numbers, True), 1e-5
+    for i in range(3):
+        for k in range(2):
+            up, down = [list(row) for row in numbers], [list(row) for row in numbers]
+            up[i][k] += step
+            down[i][k] -= step
+            slope = (second(up) - second(down)) / (2 * step)
+            assert abs(got[i][k] - slope) <= 1e-5 * max(1.0, abs(slope))
