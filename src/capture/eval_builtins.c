@@ -681,8 +681,7 @@ static int call_new(cr_capture *c, cr_call_frame *f, PyObject *callable, const a
 }
 
 static int make_exception(cr_capture *c, cr_call_frame *f, PyObject *type, const arguments *a) {
-    for (Py_ssize_t k = 0; k < a->n && PyErr_GivenExceptionMatches(type, PyExc_OSError); k++)
-        if (!cr_is_constant(a->at[k])) return refuse(c, type, " on something that is no constant");
+    if (!cr_exception_takes(c, type, a->at, a->n)) return refuse(c, type, " on something that is no constant");
     PyObject *made = cr_exception_value(c, PyObject_Vectorcall(type, a->at, (size_t)a->n, NULL));
     for (Py_ssize_t k = 0; made && a->kwnames && k < PyTuple_GET_SIZE(a->kwnames); k++) { /* not made again: noted */
         PyObject *attributes = ((cr_token *)made)->attributes;

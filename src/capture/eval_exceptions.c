@@ -27,6 +27,14 @@ bool cr_is_exception(PyObject *value) {
                               : PyExceptionInstance_Check(value);
 }
 
+bool cr_exception_takes(const cr_capture *c, PyObject *type, PyObject *const *args, Py_ssize_t n) {
+    PyObject *const particular[] = { PyExc_OSError, PyExc_BaseExceptionGroup, PyExc_SyntaxError, PyExc_UnicodeError };
+    bool looks = false, constant = true;
+    for (size_t k = 0; k < CR_COUNT(particular); k++) looks |= PyErr_GivenExceptionMatches(type, particular[k]) != 0;
+    for (Py_ssize_t k = 0; k < n && looks && constant; k++) constant = cr_is_constant(args[k]);
+    return c->plain || !looks || constant;
+}
+
 static PyObject *part(cr_capture *c, PyObject *exception, const char *name) { /* borrowed; NULL: none */
     if (c->plain) return NULL;
     const cr_token *t = (cr_token *)exception;

@@ -68,6 +68,8 @@ int cr_make_object(cr_capture *c, cr_call_frame *f, PyObject *type, PyTypeObject
         return cr_break(c, "object.__new__() is given arguments");
     if (real_type->tp_finalize || real_type->tp_del)
         return cr_break(c, "an object of class %s is made, which has __del__", real_type->tp_name);
+    if (!cr_exception_takes(c, (PyObject *)base, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args)))
+        return cr_break(c, "an object of class %s is made of something that is no constant", real_type->tp_name);
     if (base == &PyTuple_Type) {
         Py_ssize_t n = PyTuple_GET_SIZE(args);
         PyObject *items = n == 1 ? cr_operand(c, PyTuple_GET_ITEM(args, 0)) : n ? NULL : PyTuple_New(0);
@@ -97,6 +99,8 @@ static int init_in_c(cr_capture *c, PyObject *object, const cr_arguments *a) {
         return may_have ? 0 : cr_break(c, "object.__init__() is given arguments");
     }
     if (base == &PyTuple_Type) return 0;
+    if (!cr_exception_takes(c, (PyObject *)base, a->at, a->n))
+        return cr_break(c, "__init__() of %s is given something that is no constant", base->tp_name);
     PyObject *args = PyTuple_New(a->n), *kwargs = a->kwnames ? PyDict_New() : NULL;
     int failed = !args || (a->kwnames && !kwargs);
     for (Py_ssize_t k = 0; !failed && k < a->n; k++) {

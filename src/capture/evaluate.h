@@ -313,6 +313,9 @@ int cr_look_up(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *name,
 /* Makes an exception object a value. Takes it over. */
 PyObject *cr_exception_value(cr_capture *c, PyObject *real);
 bool cr_is_exception(PyObject *value);
+/* May one be made of these? Some classes look at what they are given, and would take what stands for a value of the
+ * program for that value: of constants alone. */
+bool cr_exception_takes(const cr_capture *c, PyObject *type, PyObject *const *args, Py_ssize_t n);
 bool cr_handles(cr_capture *c); /* is the program in a handler? */
 /* The program raises this value (not taken over): -1, as a failed instruction. */
 int cr_raise(cr_capture *c, PyObject *value);

@@ -252,6 +252,9 @@ RAISERS = {
     "type": "len(o.k)",
     "lookup_in_generator": "list({}[n] for n in o.items)",
     "chained": "raise KeyError('outer') from ValueError('inner')",
+    # classes that look at what they are given
+    "group": "raise ExceptionGroup('several', [ValueError(o.k), KeyError('k')])",
+    "syntax": "raise SyntaxError('bad', ('file', o.k, len(o.items), 'text'))",
     "none": "log.append('no error')",
 }
 HANDLERS = {
