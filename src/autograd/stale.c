@@ -10,27 +10,6 @@
 #include "graph/writes.h"
 #include "ops/formula.h"
 
-/* What a derivative of the call keeps, whichever gradients are asked for; everything, where only its parts have one. */
-static cr_status find_kept(cr_graph *g, const cr_node *node, cr_saved *out) {
-    const cr_schema *s = &node->op->schema;
-    cr_arg args[CR_MAX_PARAMS], results[16];
-    bool needs[CR_MAX_PARAMS], given[16], direct;
-    *out = (cr_saved){ .args = UINT64_MAX };
-    CR_TRY(cr_grad_is_direct(node->op, &direct));
-    if (!direct || s->varargs_returns || s->nreturns > CR_COUNT(results)) return CR_OK;
-    CR_TRY(cr_graph_plain_args(g, node->args, node->nargs, args));
-    for (uint16_t i = 0; i < node->nargs; i++) needs[i] = true;
-    for (uint16_t i = 0; i < s->nreturns; i++) given[i] = true, results[i] = cr_arg_none();
-    for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
-        const cr_value *value = cr_graph_value(g, v);
-        if (!value->hidden && !s->returns[value->ret].list) results[value->ret] = cr__value_arg(g, v);
-    }
-    cr_status status = cr_formula_saved(cr_graph_emitter(g), node->op, args, results, needs, given, out);
-    if (!status || status == CR_ENOMEM) return status;
-    cr_error_release(cr_error_take()); /* the walk says so */
-    return CR_OK;
-}
-
 /* A call that writes gives the tensor that it wrote in two values, which a functional graph has as one: by the name of
  * either. */
 static uint32_t find_in_joint(const cr_joint *j, const cr_graph *recorded, uint32_t v) {
@@ -82,16 +61,71 @@ static uint32_t find_argument(const cr_graph *recorded, const cr_joint *j, const
     return (uint32_t)same->args[i].u.i;
 }
 
+typedef struct leading {
+    bool *live; /* per value of the joint graph: does it lead back to a primal whose gradient is due? */
+    bool any;
+} leading;
+
+static void see_live(void *user, uint32_t v) {
+    leading *l = user;
+    l->any |= l->live[v];
+}
+
+static void mark_live(const cr_joint *j, bool *live) {
+    const cr_node *output = cr_graph_node(j->graph, cr_graph_output(j->graph));
+    uint32_t primal = 0;
+    for (uint32_t n = cr_graph_first(j->graph); n != CR_NO_NODE; n = cr_graph_next(j->graph, n)) {
+        const cr_node *node = cr_graph_node(j->graph, n);
+        leading l = { live, false };
+        if (n >= j->forward_nodes) continue;
+        if (node->kind == CR_NODE_PLACEHOLDER && primal < j->nprimals)
+            l.any = output->args[j->nforward + primal++].kind != CR_ARG_NONE;
+        if (node->kind == CR_NODE_CALL) cr_args_visit_values(node->args, node->nargs, see_live, &l);
+        for (uint32_t k = 0; k < node->nvalues; k++) live[node->first + k] = l.any;
+    }
+}
+
+/* Which gradients of the call are asked for: of arguments that are live, or not known in the joint graph. */
+static void find_needs(const cr_graph *recorded, const cr_joint *j, const bool *live, const cr_node *node,
+                       bool *needs) {
+    for (uint16_t i = 0; i < node->nargs; i++) {
+        uint32_t v = find_argument(recorded, j, node, i);
+        needs[i] = v == CR_NO_VALUE || live[v];
+    }
+}
+
+/* What a derivative of the call keeps; everything, where only its parts have one. */
+static cr_status find_kept(cr_graph *g, const cr_joint *j, const bool *live, const cr_node *node, cr_saved *out) {
+    const cr_schema *s = &node->op->schema;
+    cr_arg args[CR_MAX_PARAMS], results[16];
+    bool needs[CR_MAX_PARAMS], given[16], direct;
+    *out = (cr_saved){ .args = UINT64_MAX };
+    CR_TRY(cr_grad_is_direct(node->op, &direct));
+    if (!direct || s->varargs_returns || s->nreturns > CR_COUNT(results)) return CR_OK;
+    CR_TRY(cr_graph_plain_args(g, node->args, node->nargs, args));
+    find_needs(g, j, live, node, needs);
+    for (uint16_t i = 0; i < s->nreturns; i++) given[i] = true, results[i] = cr_arg_none();
+    for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
+        const cr_value *value = cr_graph_value(g, v);
+        if (!value->hidden && !s->returns[value->ret].list) results[value->ret] = cr__value_arg(g, v);
+    }
+    cr_status status = cr_formula_saved(cr_graph_emitter(g), node->op, args, results, needs, given, out);
+    if (!status || status == CR_ENOMEM) return status;
+    cr_error_release(cr_error_take()); /* the walk says so */
+    return CR_OK;
+}
+
 /* Which calls keep what the program writes later: as an argument, but for those that the call writes over (their old
  * contents are copied), or as a result. Eager code would complain of it in a walk that comes by such a call. Values
  * keep their names on the way to the joint graph. */
-static cr_status see_calls(cr_graph *g, const cr_joint *j, const cr_writes *w, cr__stales *stale, cr__stales *final) {
+static cr_status see_calls(cr_graph *g, const cr_joint *j, const cr_writes *w, const bool *live, cr__stales *stale,
+                           cr__stales *final) {
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
         const cr_node *node = cr_graph_node(g, n);
         keeping k = { stale, final, j, g, w, node, w->place[n], CR_NO_VALUE, CR_OK };
         cr_saved kept;
         if (node->kind != CR_NODE_CALL) continue;
-        CR_TRY(find_kept(g, node, &kept));
+        CR_TRY(find_kept(g, j, live, node, &kept));
         for (uint16_t i = 0; i < node->nargs; i++) {
             if (node->op->schema.params[i].writes || !(kept.args >> CR_MIN(i, 63) & 1)) continue;
             k.value = find_argument(g, j, node, i);
@@ -117,8 +151,12 @@ static void name_inputs(const cr_graph *g, const cr_writes *w, cr__stales *list)
 cr_status cr__stale_find(cr_graph *recorded, const cr_joint *j, cr__stales *stale, cr__stales *final) {
     cr_writes writes;
     CR_TRY(cr_writes_find(recorded, CR_SHARING_KNOWN, &writes));
-    cr_status status = writes.all.n ? see_calls(recorded, j, &writes, stale, final) : CR_OK;
-    if (!status && writes.all.n && final) name_inputs(recorded, &writes, final);
+    bool *live = writes.all.n ? cr_calloc(cr_graph_value_count(j->graph) + 1u, sizeof *live) : NULL;
+    cr_status status = writes.all.n && !live ? CR_ENOMEM : CR_OK;
+    if (live) mark_live(j, live);
+    if (live) status = see_calls(recorded, j, &writes, live, stale, final);
+    if (live && !status && final) name_inputs(recorded, &writes, final);
+    cr_free(live);
     cr_writes_dispose(&writes);
     return status;
 }

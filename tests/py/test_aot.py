@@ -524,6 +524,23 @@ def test_a_later_write_to_what_compiled_code_saved_is_noticed(name, compiled):
             walk(m, door)
 
 
+def test_what_no_gradient_is_asked_of_keeps_nothing():
+    """y * x keeps x for y's gradient alone, and x may be written then although clamp_() keeps it, too."""
+    def program(x, y):
+        x.view(-1)[1:3].add_(1)
+        product = y * x
+        x.clamp_(-1, 1)
+        return product - x
+
+    def walk(m, door):
+        leaf, y = m.tensor([[0.1, -2.0], [0.3, 4.0]], requires_grad=True), m.tensor([[1.0, 2.0], [3.0, 4.0]])
+        door(program)(leaf * 1, y).sum().backward()
+        return leaf.grad.tolist()
+
+    for compiled in ("nop", "native"):
+        assert walk(cresset, lambda f: aot_function(f, compiled)) == walk(torch, lambda f: f)
+
+
 def test_what_is_a_result_is_not_given_twice():
     seen = []
     x = cresset.rand(2, 3, requires_grad=True)
