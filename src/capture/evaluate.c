@@ -572,7 +572,7 @@ static int truth_by_method(cr_capture *c, PyObject *value) {
         if (r == 1) continue;
         if (cr_settle_in(c, &answer)) return Py_DECREF(answer), -1;
         bool fits = i ? is_length(answer) : PyBool_Check(answer);
-        int truth = answer == Py_True || (i && Py_SIZE(answer));
+        int truth = fits && PyObject_IsTrue(answer);
         Py_DECREF(answer);
         return fits ? truth : cr_break(c, "%s() gives something else than it should", names[i]);
     }

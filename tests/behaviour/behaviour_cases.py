@@ -340,6 +340,11 @@ def mutation():
 
 
 CONTAINERS = {
+    "sized_empty": "return a + (1 if Sized(0) else 2)",
+    "sized_full": "return a + (1 if Sized(o.k + 1) else 2)",
+    "sized_not": "s = Sized(o.k - o.k)\nreturn a, not s, bool(s), s or 5, s and 6",
+    "sized_loop": "s, b = Sized(3), a\nwhile s:\n    b = b + len(s)\n    s.n -= 1\nreturn b",
+    "sized_kept": "o.sized = Sized(0)\nif o.sized:\n    return a - 1\nreturn a + 1",
     "namespace": "p = Point(a)\nd = p.__dict__\nd['z'] = a + 1\nreturn d, p, d is p.__dict__, p.z",
     "namespace_alone": "return Point(a + 1).__dict__, vars(Point(a))",
     "hidden": "p = Hidden()\np.__dict__['x'] = 1\nreturn a, p",

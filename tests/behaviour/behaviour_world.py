@@ -114,6 +114,16 @@ class Lazy:
         raise AttributeError(name)
 
 
+class Sized:
+    """Its truth is its length's."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+
 class Vector:
     def __init__(self, x, y=1):
         self.x, self.y = x, y
