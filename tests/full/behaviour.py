@@ -1,7 +1,8 @@
 """Small functions (tests/behaviour) run compiled and plain: result and which objects are one, what is left of the
 arguments and globals, exceptions with the lines of their tracebacks, what is printed. Each with three worlds of other
-values and sizes, each twice, and again with every guard missing once and with every graph failing; those that are
-captured whole also under fullgraph=True. How each is captured (whole, with a break, plain; ops) is compared with
+values and sizes, each twice, and again with every guard missing once, with every graph failing, and with stamps that
+are compared with the guards they stand for or say that everything changed; those that are captured whole also under
+fullgraph=True. How each is captured (whole, with a break, plain; ops) is compared with
 tests/behaviour/recorded.txt, so that a lost capture shows. Writes results/behaviour.json. Words choose programs by
 name; --record writes the recorded file. --torch: the same programs on PyTorch's tensors and modules (how they are
 captured is not compared), results/behaviour-torch.json."""
@@ -29,7 +30,7 @@ from cresset import _C  # noqa: E402
 RECORDED = ROOT / "tests" / "behaviour" / "recorded.txt"
 
 
-SWITCHES = ({}, {"miss_once": True}, {"fail_graphs": True})
+SWITCHES = ({}, {"miss_once": True}, {"fail_graphs": True}, {"stamps": "compare"}, {"stamps": "lie"})
 
 
 def recorded(text):
@@ -125,6 +126,8 @@ def check(function):
             plain, found = outcome(function, function, seed), outcome(compiled, function, seed)
             if plain != found:
                 wrong.append(f"{function.__name__} {switch} seed {seed}:\n  {found}\n  instead of\n  {plain}")
+        if _C._stale_stamps():
+            wrong.append(f"{function.__name__} {switch}: stamps let {_C._stale_stamps()} calls pass that guards do not")
         if not switch:
             kind = captured_as(compiled)
     _C._capture_switches()

@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "behaviour"
 import telling_programs  # noqa: E402
 
 SWITCHES = {"": {}, "guards miss once": {"miss_once": True}, "graphs fail": {"fail_graphs": True},
-            "breaks": {"every": 4}}
+            "breaks": {"every": 4}, "stamps are compared": {"stamps": "compare"}, "stamps lie": {"stamps": "lie"}}
 
 
 def compiled(function):
@@ -29,6 +29,7 @@ def test_as_plain(name, switch):
         _C._capture_switches(**SWITCHES[switch])
         try:
             found = program(compiled)
+            stale = _C._stale_stamps()
         finally:
             _C._capture_switches()
-    assert found == expected
+    assert found == expected and not stale
