@@ -160,13 +160,22 @@ static int make_texts(builder *b, const PyFunctionObject *fn, uint32_t object) {
     return 0;
 }
 
+/* Annotations are a tuple until somebody asks for them: then they are a dict, which may be another function's, as type
+ * parameters may. */
+static bool has_others_parts(const PyFunctionObject *fn) {
+    const PyObject *annotations = fn->func_annotations;
+#ifdef CR_HAS_TYPE_PARAMETERS
+    if (fn->func_typeparams && PyTuple_GET_SIZE(fn->func_typeparams)) return true;
+#endif
+    return annotations && !(PyTuple_CheckExact(annotations) && cr_is_constant((PyObject *)annotations));
+}
+
 /* A function that the program made, with cells and defaults as they are now. */
 static int make_function(builder *b, PyObject *value, uint32_t *at) {
     const PyFunctionObject *fn = (PyFunctionObject *)value;
     uint64_t owner;
     uint32_t rows[3] = { 0 }, unused;
-    if (!cr_map_find(&b->c->made, &value, sizeof value, &owner) ||
-        (fn->func_annotations && !cr_is_constant(fn->func_annotations)))
+    if (!cr_map_find(&b->c->made, &value, sizeof value, &owner) || has_others_parts(fn))
         return cr_break(b->c, "a function that cannot be made again is part of the result");
     int32_t globals = cr_source(&b->c->guards, CR_READ_GLOBALS, (int32_t)owner, NULL, 0);
     Py_ssize_t n = fn->func_closure ? PyTuple_GET_SIZE(fn->func_closure) : 0;

@@ -2,6 +2,7 @@
 import collections
 import contextlib
 import copy
+import functools
 import sys
 
 import cresset
@@ -65,3 +66,31 @@ def test_copy_is_nothing_of_the_original():
         made, value = compiled(x)
         assert made == f(x)[0] and cresset.equal(value, f(x)[1]) and made["a"] is not table["a"]
         table["a"].append(7)
+
+
+def test_annotations_of_a_wrapper_are_those_of_what_it_wraps():
+    def wrapped(a: float, b: int = 3):
+        return a + b
+
+    def program(function):
+        @functools.wraps(function)
+        def wrapper(*args):
+            return function(*args)
+        return wrapper
+
+    run = cresset.compile(program, backend="eager")
+    first, second = run(wrapped), run(wrapped)
+    assert first.__annotations__ is wrapped.__annotations__ is second.__annotations__ and first is not second
+
+
+def test_annotations_made_inside_are_new_in_every_call():
+    def program():
+        def made(a: int):
+            return a
+        made.__annotations__["b"] = float
+        return made
+
+    run = cresset.compile(program, backend="eager")
+    first, second = run(), run()
+    first.__annotations__["c"] = str
+    assert second.__annotations__ == {"a": int, "b": float} == run().__annotations__
