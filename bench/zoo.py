@@ -3,8 +3,9 @@
 For each (whose name has one of the WORDs): does PyTorch's archive load, run and compile here with matching outputs; is
 torch.compile(backend="cresset") right, in inference and for gradients; and cresset.compile()? A model runs in a child
 process of at most CRESSET_ZOO_LIMIT seconds (300), CRESSET_JOBS at a time; results/zoo.json is written after each and a
-second run goes on where the first ended (--again: from the start); at the end docs/zoo.md is written from it. The step
-`time`, on a quiet machine, is done only where --steps names it."""
+second run goes on where the first ended (--again: from the start); at the end docs/zoo.md is written from it, or, as
+long as it has not all models, results/zoo.md. The step `time`, on a quiet machine, is done only where --steps names
+it."""
 import argparse
 import copy
 import json
@@ -417,7 +418,7 @@ def note(text, names):
     return ["", f"{text}: {', '.join(sorted(names))}."] if names else []
 
 
-def page(rows):
+def page(rows, complete=True):
     tried = {name: row for name, row in rows.items() if "skipped" not in row}
     lines = ["# Zoo", "", "Written by `./dev zoo` ([../bench/zoo.py](../bench/zoo.py)): small models of the "
              "architectures that people use, random weights, against PyTorch. Right means that outputs, or all "
@@ -461,7 +462,14 @@ def page(rows):
                   [f"{name} ({reason_of(row['untrained'])})" for name, row in tried.items() if "untrained" in row])
     lines += note("Not counted, because PyTorch itself does not build or run them with the zoo's small settings",
                   [name for name, row in rows.items() if "skipped" in row])
-    PAGE.write_text("\n".join(lines) + "\n")
+    write_page(PAGE, lines, complete)
+
+
+def write_page(page, lines, complete):
+    """The page in docs is of all models: what a run of some gives stands beside its results."""
+    path = page if complete else RESULTS.parent / page.name
+    path.write_text("\n".join(lines) + "\n")
+    print(f"written: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}", flush=True)
 
 
 def main():
@@ -478,14 +486,15 @@ def main():
         return take(options.take)
     import torch  # noqa: F401 - once, for all children
     import zoo_models
-    makers = {name: make for name, make in zoo_models.everything().items()
+    everything = zoo_models.everything()
+    makers = {name: make for name, make in everything.items()
               if not options.words or any(word in name for word in options.words)}
     steps, until = options.steps.split(","), time.time() + options.seconds
     if "as_torch" in steps:
         steps.remove("as_torch")
-        zoo_as_torch.run(makers, until, options.again)
+        zoo_as_torch.run(makers, until, options.again, everything)
     if steps:
-        run(makers, steps, until, options.again)
+        run(makers, steps, until, options.again, everything)
     return None
 
 
@@ -515,7 +524,7 @@ def take(paths):
     page(rows)
 
 
-def run(makers, asked, until, again):
+def run(makers, asked, until, again, everything):
     rows = kept()
     todo = []
     for name, make in makers.items():
@@ -528,7 +537,7 @@ def run(makers, asked, until, again):
         shown = {key: row.get(key) for key in (*STEPS, "skipped", "crashed", "seconds") if row.get(key)}
         print(f"{number}/{total}", name, shown, flush=True)
         keep(rows)
-    page(rows)
+    page(rows, everything.keys() <= rows.keys())
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def rows_without(names, until):
                     yield json.loads(line)
 
 
-def run(makers, until, again):
+def run(makers, until, again, everything):
     """Both sides, for {name: function giving (model, args)}; then the page."""
     import zoo
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
@@ -110,14 +110,15 @@ def run(makers, until, again):
     saved = [name for name in due if _file(name).exists()]
     for name, row in rows_without(saved, until) if saved else ():
         keep(name, {"as_torch": row.get("crashed"), "missing": []} | row)
-    page(rows)
+    page(rows, everything.keys() <= rows.keys())
 
 
 def reason_of(row):
     return ", ".join(row["missing"]) or re.sub(r"^(\w+): ", r"\1: ", row["as_torch"])[:110]
 
 
-def page(everything):
+def page(everything, complete=True):
+    import zoo
     rows = {name: row for name, row in everything.items() if "as_torch" in row}
     lines = ["# The zoo without torch", "", "Written by `./dev zoo --steps as_torch` "
              "([../bench/zoo_as_torch.py](../bench/zoo_as_torch.py)): the zoo's models ([zoo.md](zoo.md)), built and "
@@ -144,7 +145,7 @@ def page(everything):
         lines += ["", "Not counted, because their weights are made so that PyTorch's outputs are constant: "
                   + ", ".join(constant) + ". What PyTorch itself does not build or run so small is listed in "
                   "[zoo.md](zoo.md)."]
-    PAGE.write_text("\n".join(lines) + "\n")
+    zoo.write_page(PAGE, lines, complete)
 
 
 def main():

@@ -113,6 +113,19 @@ def test_results_of_several_runs_become_one_page(tmp_path, monkeypatch):
     assert "| timm | 2 | 1 of 1 | 1 of 1 | 0 of 0 | 0 of 0 | 1 of 1 |" in zoo.PAGE.read_text()
 
 
+def test_the_page_of_all_models_is_not_replaced_by_one_of_some(tmp_path, monkeypatch):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    monkeypatch.setattr(zoo, "PAGE", docs / "zoo.md")
+    monkeypatch.setattr(zoo, "RESULTS", tmp_path / "results" / "zoo.json")
+    monkeypatch.setattr(zoo, "results", lambda todo, until, jobs: ((name, {"inference": "ok"}) for name, *_ in todo))
+    everything = {"timm/a": None, "timm/b": None}
+    zoo.run({"timm/a": None}, ["backend"], 0, False, everything)
+    assert not zoo.PAGE.exists() and "| timm | 1 |" in (tmp_path / "results" / "zoo.md").read_text()
+    zoo.run(everything, ["backend"], 0, False, everything)
+    assert "| timm | 2 |" in zoo.PAGE.read_text()
+
+
 def test_reasons_have_no_place_and_no_remedy():
     said = ("Unsupported: /env/{}/models/led.py:{} in Encoder.forward: the attribute 'item' of a tensor is read "
             "fullgraph=True asks for one graph")
