@@ -246,11 +246,11 @@ HANDLER(SEND) {
         result = ((generator *)from)->result;
     } else if (value != Py_None) {
         cr_break(c, "something is sent to an iterator that is no generator");
-    } else if (Py_TYPE(from)->tp_iternext) {
+    } else if (Py_TYPE(from)->tp_iternext && !Py_IS_TYPE(from, &cr_iterator_type)) {
         item = Py_TYPE(from)->tp_iternext(from);
         if (!item && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
     } else {
-        cr_break(c, "an iterator in Python is asked by yield from");
+        cr_break(c, "an iterator in Python is asked by yield from"); /* which may end with a value */
     }
     Py_DECREF(value);
     if (item) return cr_push(f, item), 0;

@@ -213,6 +213,28 @@ def test_methods_and_reset_while_it_waits():
     assert [first, *(v.item() for v in items)] == [3, 4, 5]
 
 
+class Ends:
+    """Iterators in Python may end with a value, which is that of `yield from`."""
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise StopIteration(42)
+
+
+def asks(x):
+    result = yield from Ends()
+    yield x * result
+
+
+def test_ends_with_a_value():
+    compiled = cresset.compile(asks, backend="eager")
+    assert [next(compiled(cresset.ones(1))).item() for _ in range(2)] == [42, 42]
+    inlined = cresset.compile(lambda x: next(asks(x)), backend="eager")
+    assert [inlined(cresset.ones(1)).item() for _ in range(2)] == [42, 42]
+
+
 def test_whole_graphs_refuse_generators():
     with pytest.raises(dynamo.exc.Unsupported, match="a generator is made"):
         cresset.compile(counts, backend="eager", fullgraph=True)(cresset.ones(1), 2)
