@@ -169,6 +169,12 @@ static int set_own(PyObject *self, PyObject *value, void *name) {
     return value ? PyDict_SetItemString(k->dict, name, value) : PyDict_DelItemString(k->dict, name);
 }
 
+/* What calls go by is the function's: whoever sets it means that (types.coroutine marks the code). */
+static int set_of_wrapped(PyObject *self, PyObject *value, void *name) {
+    PyObject *wrapped = ((callable *)self)->wrapped;
+    return value ? PyObject_SetAttrString(wrapped, name, value) : PyObject_DelAttrString(wrapped, name);
+}
+
 static PyObject *rebuilt(callable *k, PyObject *wrapped) {
     return Py_BuildValue("O(OOOnInI)", &callable_type, wrapped, k->d.backend, k->d.unsupported, k->d.limit,
                          k->d.dynamic, k->d.all, k->d.ways);
@@ -374,6 +380,9 @@ static PyGetSetDef attributes[] = {
     { "_torchdynamo_orig_callable", get_wrapped, NULL, "The same, by PyTorch's name.", NULL },
     { "__doc__", get_of_wrapped, set_own, NULL, "__doc__" },
     { "__module__", get_of_wrapped, set_own, NULL, "__module__" },
+    { "__code__", get_of_wrapped, set_of_wrapped, NULL, "__code__" },
+    { "__defaults__", get_of_wrapped, set_of_wrapped, NULL, "__defaults__" },
+    { "__kwdefaults__", get_of_wrapped, set_of_wrapped, NULL, "__kwdefaults__" },
     { "__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };

@@ -850,3 +850,22 @@ def test_lines_of_nodes_as_frames_come_and_go():
             *[[("outer", 4), i] for i in inlined]]
     assert [told(n["origin"][0])[-len(w):] for n, w in zip(nodes, want, strict=True)] == want
     assert [len(told(n["origin"][0])) for n in nodes] == [len(w) for w in want]
+
+
+def test_what_calls_go_by_is_set_in_the_function():
+    def f(x, scale=2, *, shift=1):
+        return x * scale + shift
+
+    def g(x, scale=2, *, shift=1):
+        return x - scale - shift
+    compiled = cresset.compile(f, backend="eager")
+    assert compiled(cresset.ones(1)).item() == 3
+    compiled.__defaults__ = (5,)
+    assert compiled(cresset.ones(1)).item() == 6 and f.__defaults__ == compiled.__defaults__ == (5,)
+    compiled.__kwdefaults__ = {"shift": 3}
+    assert compiled(cresset.ones(1)).item() == 8
+    compiled.__code__ = g.__code__
+    assert compiled(cresset.ones(1)).item() == -7 and f.__code__ is g.__code__
+    del compiled.__defaults__
+    with pytest.raises(TypeError, match="scale"):
+        compiled(cresset.ones(1))
