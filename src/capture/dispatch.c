@@ -598,7 +598,7 @@ static PyObject *dispatch(cr_dispatcher *d, PyObject *function, const void *of, 
     r.cache = find_cache(d, PyFunction_GET_CODE(function), of);
     if (!r.cache) return NULL;
     if (r.cache->capturing || is_off()) return call_plain(d, function, args, (size_t)nargs, kwnames);
-    if (!of && d->unsupported == Py_None && cr_is_generator_code((PyCodeObject *)r.cache->code))
+    if (!of && d->unsupported == Py_None && cr_is_suspended_code((PyCodeObject *)r.cache->code))
         return cr_suspended_new(d, call_plain(d, function, args, (size_t)nargs, kwnames));
     PyObject *small[CR_SMALL_SLOTS], **slots = NULL, *result = NULL;
     cr_place *p = find_place(r.cache, -1, nargs, kwnames);

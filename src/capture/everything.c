@@ -49,8 +49,8 @@ static void count_reason(everything *all, const char *text, PyObject *reason) {
 static const char *why_not(const cr_frame *frame, int throwflag) {
     int flags = cr_frame_code(frame)->co_flags, function = CO_OPTIMIZED | CO_NEWLOCALS;
     if (throwflag) return "something is thrown into the frame";
-    if (flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)) return "the frame of a coroutine";
-    if (flags & CO_GENERATOR && !CR_CARRIES_GENERATORS) return "the frame of a generator";
+    if (flags & CO_ASYNC_GENERATOR) return "the frame of an asynchronous generator";
+    if (flags & CO_ITERABLE_COROUTINE) return "the frame of a generator that is marked as a coroutine";
     if ((flags & function) != function) return "the body of a class or module";
     return cr_frame_at(frame) && frame->owner != FRAME_OWNED_BY_GENERATOR ? "a frame in the middle" : NULL;
 }

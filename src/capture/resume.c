@@ -128,7 +128,9 @@ static int run_entry(resumption *r, PyThreadState *thread, cr_frame *frame, PyOb
         state = NULL;
         r->idle = e->ops || e->effects.n ? 0 : r->idle + 1;
         how = cr_state_put(&now, thread, frame) ? (cr_state_dispose(&now), -2) : 0;
-        bool goes_back = e->next <= r->at;
+        /* one that waits for another goes back to asking it, and what comes meanwhile is the other's */
+        bool waits = r->instructions->at[r->at].id == CR_I_RESUME && r->instructions->at[e->next].id == CR_I_SEND;
+        bool goes_back = e->next <= r->at && !waits;
         r->at = e->next;
         if (!how && goes_back && give_way(r, thread, frame)) how = -2;
     }

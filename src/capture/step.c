@@ -9,6 +9,7 @@
 #include "capture/hook.h"
 
 #include "capture/decode.h"
+#include "capture/suspended.h"
 #include "base/base.h"
 
 #include <internal/pycore_object.h>
@@ -267,6 +268,26 @@ static bool step_FOR_ITER(stepping *s) {
     return true;
 }
 
+/* ---- generators and coroutines that are waited for ---- */
+
+/* Stack: the one asked, what it is sent. When it has ended, its result in the place of both, from 3.12 on by END_SEND.
+ */
+static bool step_SEND(stepping *s) {
+    PyObject *value = pop(s), *from = top(s, 1), *result = NULL;
+    PySendResult how = PyIter_Send(from, value, &result);
+    Py_DECREF(value);
+    if (how == PYGEN_ERROR) return false;
+    if (how == PYGEN_RETURN) s->next = s->i->arg;
+    if (how == PYGEN_RETURN && PY_VERSION_HEX < 0x030C0000) Py_DECREF(pop(s));
+    return push(s, result);
+}
+
+/* What is awaited: a coroutine that has not begun, or one that stands before such a one. */
+static bool step_GET_AWAITABLE(stepping *s) {
+    if (PyCoro_CheckExact(top(s, 1))) return true;
+    return unary(s, Py_TYPE(top(s, 1))->tp_as_async->am_await);
+}
+
 /* ---- containers in the making ---- */
 
 static bool step_LIST_APPEND(stepping *s) {
@@ -445,6 +466,11 @@ static bool is_usual(const stepping *s) {
     case CR_I_BEFORE_WITH: return has_manager(top(s, 1));
     case CR_I_STORE_GLOBAL: return PyDict_CheckExact(s->frame->f_globals);
     case CR_I_IMPORT_NAME: return imports_plainly(s);
+    case CR_I_GET_AWAITABLE: {
+        const PyObject *o = top(s, 1);
+        bool begins = PyCoro_CheckExact(o) && ((const PyCoroObject *)o)->cr_frame_state == FRAME_CREATED;
+        return begins || cr_is_suspended_coroutine(o);
+    }
     case CR_I_IMPORT_FROM: { /* a submodule that is being imported is looked for elsewhere */
         PyObject *found = PyObject_GetAttr(top(s, 1), name_of(s));
         if (!found) PyErr_Clear();
@@ -486,6 +512,8 @@ static const step_fn steps[CR_I_COUNT] = {
     STEP(JUMP_IF_TRUE_OR_POP),
     STEP(GET_ITER),
     STEP(FOR_ITER),
+    STEP(SEND),
+    STEP(GET_AWAITABLE),
     STEP(LIST_APPEND),
     STEP(SET_ADD),
     STEP(MAP_ADD),

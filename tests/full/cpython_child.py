@@ -1,8 +1,11 @@
-"""One module of CPython's own tests, run in this process: `cpython_child.py MODULE FILE [--captured] [WORD...]`. Writes
-{"outcomes": {test: how}, "counts": ...} to FILE; --captured: every function that is called is captured, unittest's and
-the standard library's too. Words choose tests by parts of their names."""
+"""One module of CPython's own tests, run in this process: `cpython_child.py MODULE FILE [--captured] [--compiled]
+[WORD...]`. Writes {"outcomes": {test: how}, "counts": ...} to FILE; --captured: every function that is called is
+captured, unittest's and the standard library's too; --compiled: generator and coroutine functions of the module are
+compiled, each by itself. Words choose tests by parts of their names."""
+import ast
 import faulthandler
 import importlib
+import importlib.util
 import json
 import sys
 import unittest
@@ -51,9 +54,41 @@ def each(suite):
         yield from each(test) if isinstance(test, unittest.TestSuite) else [test]
 
 
-def run(name, words):
+class Decorated(ast.NodeTransformer):
+    """Every function that yields, or is `async def`, gets the decorator; asynchronous generators do not."""
+
+    def visit_FunctionDef(self, node):
+        self.generic_visit(node)
+        if yields(node) != isinstance(node, ast.AsyncFunctionDef):
+            node.decorator_list.append(ast.copy_location(ast.Name("compiled_by_the_test", ast.Load()), node))
+        return node
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+
+def yields(node):
+    todo = list(node.body)
+    while todo:
+        part = todo.pop()
+        if isinstance(part, (ast.Yield, ast.YieldFrom)):
+            return True
+        if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.GeneratorExp)):
+            todo += ast.iter_child_nodes(part)
+    return False
+
+
+def decorated(name):
+    import cresset
+    spec = importlib.util.find_spec(name)
+    tree = ast.fix_missing_locations(Decorated().visit(ast.parse(spec.loader.get_data(spec.origin))))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    module.compiled_by_the_test = cresset.compile(backend="eager")
+    exec(compile(tree, spec.origin, "exec"), module.__dict__)
+    return module
+
+
+def run(name, words, compiled=False):
     """The module is imported here: what it does at its top level is part of it."""
-    module = importlib.import_module(f"test.{name}")
+    module = (decorated if compiled else importlib.import_module)(f"test.{name}")
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
     outcomes = Outcomes()
     if words:
@@ -65,15 +100,15 @@ def run(name, words):
 def main():
     faulthandler.enable()
     name, path, *words = sys.argv[1:]
-    captured = "--captured" in words
+    captured, compiled = "--captured" in words, "--compiled" in words
     words = [w for w in words if not w.startswith("-")]
     warnings.simplefilter("default")
     counts = None
     if captured:
         from cresset import _C
-        found, counts = _C._capture_all(run, name, words)
+        found, counts = _C._capture_all(run, name, words, compiled)
     else:
-        found = run(name, words)
+        found = run(name, words, compiled)
     with open(path, "w") as file:
         json.dump({"outcomes": found, "counts": counts}, file)
 

@@ -24,6 +24,15 @@ def test_own_tests(name):
     assert counts["frames"] > counts["whole"] > 0 and counts["plain"]
 
 
+@pytest.mark.parametrize("name", ["test_yield_from", "test_coroutines"])
+def test_own_tests_with_their_functions_compiled(name):
+    if not cpython.is_there(name):
+        pytest.skip(f"this installation of Python does not have test.{name}")
+    plain, _ = cpython.outcomes(name)
+    compiled, _ = cpython.outcomes(name, compiled=True)
+    assert len(plain) > 20 and not cpython.differences(plain, compiled)
+
+
 def test_everything_is_counted():
     def inner(a):
         return a + 1
