@@ -243,7 +243,7 @@ static void print_symbol(const cr_graph *g, cr_sym symbol, int indent, cr_str *o
     else cr_str_addf(out, "in [%lld", (long long)range.lo);
     if (range.hi == INT64_MAX) cr_str_add(out, ", inf]");
     else cr_str_addf(out, ", %lld]", (long long)range.hi);
-    if (cr_env_hint(g->env, symbol, &hint)) cr_str_addf(out, " hint %lld", (long long)hint);
+    if (cr_sym_is_backed(symbol) && cr_env_hint(g->env, symbol, &hint)) cr_str_addf(out, " hint %lld", (long long)hint);
     cr_str_addc(out, '\n');
 }
 

@@ -297,8 +297,7 @@ static cr_status lower_count(cr__method *m, call *c) {
         for (int d = 0; known && d < fresh->rank; d++) {
             cr_sym e = cr_dim_sym(m->env, fresh->size[d]), k = cr_dim_sym(m->env, known->size[d]);
             if (!e || !k) return CR_FAIL(CR_ENOMEM, "out of memory");
-            bool seen = cr_sym_kind_of(e) != CR_SYM_SYMBOL || cr__slot_find(m, e) >= 0 ||
-                        cr_sym_simplify(m->env, e) != e;
+            bool seen = cr_sym_kind_of(e) != CR_SYM_SYMBOL || cr__slot_find(m, e) >= 0;
             for (int j = 0; j < n; j++) seen |= made[j] == e;
             if (seen || n == RT_MAX_RANK) continue;
             made[n] = e;
@@ -318,10 +317,13 @@ static cr_status lower_count(cr__method *m, call *c) {
     }
     CR_TRY(cr__step_add(m, s));
     for (int k = 0; k < n; k++) {
-        if (mine[k] == made[k] || cr__slot_find(m, mine[k]) >= 0) continue;
+        if (mine[k] == made[k]) continue;
         int32_t slot = cr__slot_find(m, made[k]);
-        if (cr_sym_kind_of(mine[k]) == CR_SYM_SYMBOL)
+        if (cr_sym_kind_of(mine[k]) == CR_SYM_SYMBOL && cr__slot_find(m, mine[k]) < 0)
             CR_TRY(cr_map_put(&m->slots, &mine[k], sizeof mine[k], (uint64_t)slot));
+        else /* the room for it is as large as the program says: no larger count is filled in */
+            CR_TRY(cr__check_step(m, cr_sym_compare(m->env, made[k], CR_EQ, mine[k]),
+                                  "a size that depends on data is another than the model says"));
     }
     return CR_OK;
 }
@@ -337,6 +339,28 @@ static cr_sym symbol_of(cr_sym e) {
             return cr_sym_operand(e, i);
     }
     return NULL;
+}
+
+static cr_status note_coming(cr__method *m, cr_sym symbol) {
+    if (!symbol || cr_sym_kind_of(symbol) != CR_SYM_SYMBOL || cr__slot_find(m, symbol) >= 0) return CR_OK;
+    return cr_map_put(&m->coming, &symbol, sizeof symbol, 1);
+}
+
+cr_status cr__find_coming(cr__method *m) {
+    for (uint32_t n = cr_graph_first(m->g); n != CR_NO_NODE; n = cr_graph_next(m->g, n)) {
+        const cr_node *node = cr_graph_node(m->g, n);
+        const cr_op *base = node->kind == CR_NODE_CALL ? node->op->base : NULL;
+        bool region = base && base->tags & CR_TAG_HIGHER_ORDER, counts = base && cr_way_counts(base);
+        bool numbers = region || (base && base->row && base->row->kernel);
+        for (uint32_t v = node->first; base && v < node->first + node->nvalues; v++) {
+            const cr_value *x = value(m, v);
+            if (numbers && x->expr) CR_TRY(note_coming(m, symbol_of(x->expr)));
+            for (int d = 0; (counts || region) && x->meta && d < x->meta->rank; d++)
+                if (!cr_dim_is_plain(x->meta->size[d]))
+                    CR_TRY(note_coming(m, cr_dim_sym(m->env, x->meta->size[d])));
+        }
+    }
+    return CR_OK;
 }
 
 /* item() and the like: the kernel gives a number, which is the value's symbol from here on. */
@@ -1020,6 +1044,7 @@ static cr_status lower_body(cr__method *m, const cr__symbols *symbols, rt_method
     uint32_t *values = cr_arena_alloc(&m->l->arena, (cr_graph_node_count(m->g) + symbols->n + 1) * sizeof *values);
     if (!values) return CR_ENOMEM;
     CR_TRY(body_inputs(m, symbols, values));
+    CR_TRY(cr__find_coming(m));
     CR_TRY(cr__check_all_sizes(m, values));
     for (size_t i = 0; i < m->inputs.n; i++)
         if (m->inputs.at[i].kind == CRESSET_TENSOR) CR_TRY(cr__window_of(m, values[i], &m->inputs.at[i].window));

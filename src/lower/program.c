@@ -422,6 +422,7 @@ static cr_status lower_method(lowering *w, cr__method *m, const method_program *
     uint32_t *values = cr_arena_alloc(&w->l->arena, (p->ninputs + 1) * sizeof *values);
     if (!values) return CR_ENOMEM;
     CR_TRY(lower_inputs(w, m, mp, values));
+    CR_TRY(cr__find_coming(m));
     CR_TRY(cr__check_all_sizes(m, values));
     CR_TRY(cr__check_all_numbers(m, values));
     for (size_t i = 0; i < m->inputs.n; i++) {

@@ -6,6 +6,7 @@
 cr_status cr__method_init(cr__method *m, cr_lowered *l, cr__weights *w, const cr_graph *g) {
     *m = (cr__method){ .l = l, .weights = w, .g = g, .env = cr_graph_env(g) };
     cr_map_init(&m->slots);
+    cr_map_init(&m->coming);
     cr_map_init(&m->storages);
     uint32_t n = cr_graph_value_count(g);
     m->window = cr_arena_alloc(&l->arena, (n + 1) * sizeof *m->window);
@@ -19,6 +20,7 @@ cr_status cr__method_init(cr__method *m, cr_lowered *l, cr__weights *w, const cr
 void cr__method_dispose(cr__method *m) {
     cr_vec_dispose(&m->waiting);
     cr_map_dispose(&m->slots);
+    cr_map_dispose(&m->coming);
     cr_map_dispose(&m->storages);
     cr_vec_dispose(&m->constants);
     cr_vec_dispose(&m->when);
@@ -210,7 +212,9 @@ cr_status cr__slot(cr__method *m, cr_sym e, int32_t *out) {
         return cr__slot_bits(m, CR_TYPE_FLOAT, i, out);
     }
     if (cr_sym_kind_of(e) == CR_SYM_SYMBOL) {
-        cr_sym simple = cr_sym_simplify(m->env, e);
+        /* what it must equal is asserted of it once it is there */
+        bool coming = cr_map_find(&m->coming, &e, sizeof e, NULL);
+        cr_sym simple = coming ? e : cr_sym_simplify(m->env, e);
         if (simple && simple != e) {
             CR_TRY(cr__slot(m, simple, out));
             return cr_map_put(&m->slots, &e, sizeof e, (uint64_t)*out);

@@ -20,6 +20,7 @@ typedef struct cr__method {
     CR_VEC(int64_t) constants;   /* one per slot */
     CR_VEC(uint8_t) when;        /* one per slot */
     cr_map slots;                /* constants by type and bits, expressions by address */
+    cr_map coming;               /* symbols that steps give: until then nothing else stands for them */
     CR_VEC(rt_number) entry, pending;
     CR_VEC(rt_buffer) buffers;
     CR_VEC(cr_dim) extents; /* of each buffer, in bytes: no window may reach further */
@@ -106,6 +107,7 @@ cr_status cr__check_all_sizes(cr__method *m, const uint32_t *values);
 cr_status cr__check_all_numbers(cr__method *m, const uint32_t *values);
 /* Conditions of the environment since m->first_cond, and those that had to wait. */
 cr_status cr__check_conditions(cr__method *m);
+cr_status cr__find_coming(cr__method *m); /* once inputs have their slots */
 /* After the last output. */
 void cr__outputs_finish(cr__method *m);
 /* The output becomes a buffer of its own that the caller gets. */
