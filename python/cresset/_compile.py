@@ -43,10 +43,11 @@ def _open_numbers(dynamic: bool | None) -> int:
     from cresset._dynamo import config
     everything = dynamic is True or (dynamic is None and not config.assume_static_by_default)
     automatic = dynamic is not False and config.automatic_dynamic_shapes
+    data = config.capture_scalar_outputs * 32 | config.capture_dynamic_output_shape_ops * 64
     if not everything and not automatic:
-        return 0
+        return data
     return (automatic * 1 | everything * 2 | config.use_duck_shape * 4 | (not config.specialize_int) * 8
-            | (not config.specialize_float) * 16)
+            | (not config.specialize_float) * 16 | data)
 
 
 def _violated(place: str, conditions: list[str]) -> None:

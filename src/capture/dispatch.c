@@ -182,15 +182,17 @@ static PyObject *argument_names(const request *r) {
     return all;
 }
 
-/* Evaluates up to `stop`; `settles`: with every number as it is. 0: c is to be looked at; -1: exception. c is to be
+/* Evaluates up to `stop`; `settles`: CR_SETTLES_*. 0: c is to be looked at; -1: exception. c is to be
  * disposed of either way. */
-static int evaluate(cr_capture *c, const request *r, long stop, bool settles) {
+static int evaluate(cr_capture *c, const request *r, long stop, int settles) {
     if (cr_capture_begin(c, false) || !(c->guards.names = argument_names(r))) return -1;
     c->stop = stop;
     c->at = r->at;
-    c->dynamic = r->d->dynamic;
+    c->dynamic = r->d->dynamic & CR_DYNAMIC_NUMBERS;
     c->history = c->dynamic ? &r->cache->history : NULL;
     c->settles = settles;
+    c->follows = settles < CR_SETTLES_DATA ? r->d->dynamic & ~(unsigned)CR_DYNAMIC_NUMBERS : 0;
+    if (c->follows) cr_capture_lines(c);
     asked = false;
     cr_trace_begin(c->trace, true);
     int failed = begin(c, r) || cr_evaluate(c);
@@ -205,7 +207,8 @@ static int evaluate(cr_capture *c, const request *r, long stop, bool settles) {
 static int evaluate_again(cr_capture *c, const request *r) {
     PyObject *reason = c->reason, *where = c->where;
     long stop = c->steps - 1;
-    bool runaway = c->left <= 0, settles = c->settles, raises = c->raises;
+    bool runaway = c->left <= 0, raises = c->raises;
+    int settles = c->settles;
     c->reason = c->where = NULL;
     if (r->d->unsupported == Py_None && stop >= 0 && !runaway) {
         cr_capture_dispose(c);
@@ -218,17 +221,17 @@ static int evaluate_again(cr_capture *c, const request *r) {
 }
 
 /* Evaluates as far as it goes. Where open numbers are in the way, without them if that goes further. */
-static int evaluate_all(cr_capture *c, const request *r, bool settles) {
+static int evaluate_all(cr_capture *c, const request *r, int settles) {
     long every = cr_capture_switches.every, stop = every ? every : -1;
     if (evaluate(c, r, stop, settles)) return -1;
     if (!c->reason || c->steps == c->stop + 1) return 0;
     if (c->numbers && c->numbers->symbols.n && !settles) {
         long steps = c->steps;
         cr_capture_dispose(c);
-        if (evaluate(c, r, stop, true)) return -1;
+        if (evaluate(c, r, stop, CR_SETTLES_NUMBERS)) return -1;
         if (c->reason && c->steps <= steps) {
             cr_capture_dispose(c);
-            if (evaluate(c, r, stop, false)) return -1;
+            if (evaluate(c, r, stop, CR_SETTLES_NOTHING)) return -1;
         }
     }
     return c->reason && c->steps != c->stop + 1 ? evaluate_again(c, r) : 0;
@@ -236,7 +239,7 @@ static int evaluate_all(cr_capture *c, const request *r, bool settles) {
 
 /* A program that was told that it is captured may raise for that alone, where it would not if it ran plain: it takes
  * another way, which needs what only that way gives. Then it is told what plain Python tells it. */
-static int evaluate_told(cr_capture *c, const request *r, bool settles) {
+static int evaluate_told(cr_capture *c, const request *r, int settles) {
     capturing = true;
     if (evaluate_all(c, r, settles)) return -1;
     if (!c->raises || !asked) return 0;
@@ -246,8 +249,7 @@ static int evaluate_told(cr_capture *c, const request *r, bool settles) {
 }
 
 /* The entry of what the first `stop` instructions do, with the reason why the whole is none. NULL: exception. */
-static cr_entry *capture_part(const request *r, long stop, bool settles, PyObject *reason,
-                              PyObject *where) {
+static cr_entry *capture_part(const request *r, long stop, int settles, PyObject *reason, PyObject *where) {
     cr_capture c;
     cr_entry *e = NULL;
     if (!evaluate(&c, r, stop, settles)) {
@@ -283,7 +285,7 @@ static cr_entry *end_earlier(const request *r, const cr_capture *c, cr_entry *e)
 }
 
 /* NULL: exception. */
-static cr_entry *capture(const request *r, bool settles) {
+static cr_entry *capture(const request *r, int settles) {
     cr_capture c;
     cr_entry *e = NULL;
     cr_frontends_look();
@@ -410,25 +412,32 @@ static bool has_opaque(const cr_graph *g) {
 }
 
 /* Captures and compiles. *slots (PyMem_Free) are filled. NULL: exception. */
-static cr_entry *build_entry(const request *r, bool settles, PyObject ***slots) {
+static cr_entry *build_entry(const request *r, int settles, PyObject ***slots) {
     double begin = seconds_now();
     cr_entry *e = capture(r, settles);
     if (e) e->capture_seconds = seconds_now() - begin;
     *slots = e ? PyMem_Calloc(e->guards.slots + 1, sizeof **slots) : NULL;
     if (e && !*slots) PyErr_NoMemory();
     int failed = !*slots || seal_numbers(e) || check_fresh(r, e, *slots);
-    if (!failed && (!e->reason || e->resumes)) {
+    bool plain = !failed && e->reason && !e->resumes;
+    if (plain && e->data && settles < CR_SETTLES_DATA && r->d->unsupported == Py_None) {
+        PyMem_Free(*slots); /* nothing of it is captured: up to what is read from data, then */
+        cr_entry_release(e);
+        return build_entry(r, CR_SETTLES_DATA, slots);
+    }
+    if (!failed && !plain) {
         /* a backend may change anything: what the slots hold is read again */
         begin = seconds_now();
         failed = compile_graph(r->d, e, *slots);
         e->compile_seconds = seconds_now() - begin;
         if (!failed) failed = seal_numbers(e) || check_fresh(r, e, *slots);
-        bool lost = !failed && e->reason && !e->resumes && cr_guards_numbers(&e->guards);
+        int more = e->data ? CR_SETTLES_DATA : cr_guards_numbers(&e->guards) ? CR_SETTLES_NUMBERS : 0;
+        bool lost = !failed && e->reason && !e->resumes && more;
         if (!lost) r->d->misses += !e->reason;
-        else if (!settles) { /* what can be captured with these sizes, is */
+        else if (settles < more) { /* what can be captured with these sizes, is */
             PyMem_Free(*slots);
             cr_entry_release(e);
-            return build_entry(r, true, slots);
+            return build_entry(r, more, slots);
         }
         if (!failed && e->reason && !e->resumes && !ends_at_opaque && has_opaque(e->graph)) { /* with breaks, then */
             PyMem_Free(*slots);
@@ -447,7 +456,7 @@ static cr_entry *build_entry(const request *r, bool settles, PyObject ***slots) 
 
 /* ... and keeps. A new reference; NULL: exception. */
 static cr_entry *make_entry(const request *r, PyObject ***slots) {
-    cr_entry *e = build_entry(r, false, slots);
+    cr_entry *e = build_entry(r, CR_SETTLES_NOTHING, slots);
     bool lost = !e;
     if (e && cr_is_observed()) { /* observers may change anything, as backends may */
         bool runs = !e->reason || e->resumes;

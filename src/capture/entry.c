@@ -4,7 +4,9 @@
  * returned is that argument), constants, and containers of these; one container used twice is made once. */
 #include "capture/entry.h"
 
+#include "passes/passes.h"
 #include "python/py.h"
+#include "sym/shape.h"
 
 #include <string.h>
 
@@ -63,6 +65,21 @@ static int make_output(builder *b, PyObject *fake, uint32_t *at) {
     return add_row(b, (cr_make){ .kind = CR_MAKE_OUTPUT, .index = (uint32_t)index }, at);
 }
 
+/* A number that depends on data: the graph computes it. */
+static int make_data(builder *b, PyObject *value, uint32_t *at) {
+    cr_arg number = cr_arg_none();
+    size_t index = 0;
+    cr_py_sym_read(value, &number);
+    for (; index < b->outs.n; index++) {
+        const cr_arg *known = &b->outs.at[index];
+        if (known->kind == number.kind && (number.kind == CR_ARG_SYM ? known->u.sym == number.u.sym
+                                                                     : known->u.i == number.u.i))
+            break;
+    }
+    if (index == b->outs.n && cr_vec_push(&b->outs, number)) return no_memory();
+    return add_row(b, (cr_make){ .kind = CR_MAKE_OUTPUT, .index = (uint32_t)index }, at);
+}
+
 /* A number that was computed from open ones; one that is read as it is, is that object. */
 static int make_number(builder *b, PyObject *value, uint32_t *at) {
     cr_sym e = cr_open_expr(value);
@@ -70,6 +87,7 @@ static int make_number(builder *b, PyObject *value, uint32_t *at) {
     for (size_t i = 0; n && i < n->symbols.n; i++)
         if (n->symbols.at[i].symbol == e && n->symbols.at[i].dim == CR_ITSELF)
             return add_row(b, (cr_make){ CR_MAKE_SLOT, (uint32_t)n->symbols.at[i].slot, 0, NULL }, at);
+    if (e && cr_depends_on_data(b->c, e)) return make_data(b, value, at);
     uint32_t index = (uint32_t)b->e->formulas.n;
     if (!e || !n) return cr_break(b->c, "a number that is not known is part of the result");
     if (cr_vec_push(&b->e->formulas, e)) return no_memory();
@@ -568,6 +586,9 @@ static int finish_graph(builder *b) {
     cr_status status = cr_trace_finish(b->c->trace, b->outs.at, b->outs.n, &e->graph);
     if (status) return cr_py_fail(status);
     if (b->c->numbers && drop_unused_numbers(b)) return -1;
+    if (cr_env_unbacked_count(b->c->fakes.env) || e->data)
+        status = cr_pass_asserts(e->graph, &(cr_asserts){ .data = true });
+    if (status) return cr_py_fail(status);
     if (look_at_graph(b)) return -1;
     e->noutputs = (uint32_t)b->outs.n;
     e->ninputs = (uint32_t)b->c->inputs.n;
@@ -653,6 +674,7 @@ cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code) {
     e->refs = 1;
     e->frontend = c->frontend ? c->frontend : &cr_frontend_cresset;
     e->ambient = e->frontend->ambient();
+    e->data = c->data || c->unbacked;
     e->asks_casts = c->asks_casts && e->frontend->casts;
     e->casts = e->asks_casts ? e->frontend->casts() : 0;
     cr_guards_init(&e->guards);

@@ -64,6 +64,7 @@ typedef struct cr_entry {
     bool writes;          /* ... writes to an input */
     bool shares;          /* some result shares memory with an input or another */
     bool records;         /* gradients are recorded */
+    bool data;            /* numbers or sizes in it depend on data */
     uint32_t ninputs, noutputs;
     int32_t *inputs;      /* slots of the graph's inputs */
     CR_VEC(cr_make) makes;

@@ -398,6 +398,16 @@ static int run_graph(run *r, PyObject **outputs) {
     return done;
 }
 
+/* What the graph computed from data. */
+static PyObject *number(const cr_arg *a) {
+    switch ((cr_arg_kind)a->kind) {
+    case CR_ARG_INT: return PyLong_FromLongLong(a->u.i);
+    case CR_ARG_FLOAT: return PyFloat_FromDouble(a->u.f);
+    case CR_ARG_BOOL: return PyBool_FromLong(a->u.i != 0);
+    default: return PyErr_Format(PyExc_RuntimeError, "the graph gives something that is no number");
+    }
+}
+
 static int make_objects(run *r, PyObject *outputs) {
     cr_entry *e = r->e;
     int failed = 0;
@@ -407,6 +417,7 @@ static int make_objects(run *r, PyObject *outputs) {
         if (row->kind == CR_MAKE_CONSTANT) r->objects[i] = Py_NewRef(row->object);
         else if (row->kind != CR_MAKE_OUTPUT) r->objects[i] = failed ? NULL : container(e, row, r->objects);
         else if (outputs) r->objects[i] = Py_NewRef(PySequence_Fast_GET_ITEM(outputs, row->index));
+        else if (r->outputs[row->index].kind != CR_ARG_TENSOR) r->objects[i] = number(&r->outputs[row->index]);
         else {
             cr_arg *made = &r->outputs[row->index];
             cr_tensor *t = made->u.t;

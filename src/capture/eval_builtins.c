@@ -711,12 +711,13 @@ static bool makes_tensor(PyObject *callable) {
 
 static int make_tensor(cr_capture *c, cr_call_frame *f, PyObject *callable, const arguments *a) {
     Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0);
-    for (Py_ssize_t k = 0; k < total; k++)
+    bool computed = a->n && cr_lacks_example(c, a->at[0]); /* tensor(x.item()) */
+    for (Py_ssize_t k = computed; k < total; k++)
         if (!cr_is_constant(a->at[k])) return refuse(c, callable, " on something that is no constant");
     for (Py_ssize_t k = 0; a->kwnames && k < PyTuple_GET_SIZE(a->kwnames); k++)
         if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(a->kwnames, k), "requires_grad"))
             return refuse(c, callable, " with requires_grad");
-    if (c->tracer) return cr_give(c, f, PyObject_Vectorcall(callable, a->at, (size_t)a->n, a->kwnames));
+    if (c->tracer || computed) return cr_give(c, f, PyObject_Vectorcall(callable, a->at, (size_t)a->n, a->kwnames));
     cr_call_mode paused = cr_pause(c);
     PyObject *made = PyObject_Vectorcall(callable, a->at, (size_t)a->n, a->kwnames);
     cr_go_on(paused);
@@ -774,6 +775,7 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     if (op || is_tensor_method(callable, &a)) {
         c->on_tensors = true;
         if (!(out = cr_call_for_real(c, f, callable, &a, true))) return -1;
+        if (cr_check_numbers(c, out)) return Py_DECREF(out), -1;
         if (!PyUnicode_Check(out) || !c->frontend || !c->frontend->borrow) return cr_give(c, f, out);
         Py_DECREF(out); /* x.type(): ours would name another library */
         return refuse(c, callable, ", which gives a text about a tensor");
@@ -794,6 +796,8 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
         int r = written(c, f, &a, &out);
         return r < 0 ? -1 : r ? (cr_push(f, out), 0) : 0;
     }
+    int read = c->follows || c->data || c->unbacked ? cr_read_number(c, callable, &a, &out) : 0;
+    if (read) return read < 0 ? -1 : cr_give(c, f, out);
     if (c->numbers) {
         int r = call_on_open(c, callable, &a, &out);
         if (r) return r < 0 ? -1 : cr_give(c, f, out);

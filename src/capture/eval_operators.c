@@ -9,17 +9,6 @@
 #define HANDLER(name) int cr_do_##name(cr_capture *c, cr_call_frame *f, const cr_instruction *i)
 #define UNUSED (void)c, (void)f, (void)i
 
-int cr_check_result(cr_capture *c, PyObject *value) {
-    cr_sym e = c->plain ? NULL : cr_open_expr(value);
-    cr_sym_type type = e ? cr_sym_type_of(e) : CR_TYPE_INT;
-    int64_t hint;
-    double real;
-    if (!e || c->tracer) return 0;
-    if (type == CR_TYPE_FLOAT ? cr_env_hint_float(c->fakes.env, e, &real) : cr_env_hint(c->fakes.env, e, &hint))
-        return 0;
-    return cr_break(c, "a number is read from the data of a tensor");
-}
-
 /* Pushes a result. NULL: -1. */
 static int give(cr_capture *c, cr_call_frame *f, PyObject *value) {
     if (!value || cr_check_result(c, value)) return Py_XDECREF(value), -1;

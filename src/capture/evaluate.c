@@ -26,19 +26,6 @@ PyObject *cr_fail_in_c(const cr_capture *c) {
     return NULL;
 }
 
-/* It wants to know a number that only the tensor's data have. */
-static void break_on_data(cr_capture *c) {
-    static const uint8_t branches[] = { CR_I_POP_JUMP_IF_FALSE, CR_I_POP_JUMP_IF_TRUE, CR_I_JUMP_IF_FALSE_OR_POP,
-                                        CR_I_JUMP_IF_TRUE_OR_POP, CR_I_UNARY_NOT, CR_I_TO_BOOL, CR_I_COMPARE_OP };
-    const cr_call_frame *f = c->frame;
-    bool branch = false;
-    for (size_t i = 0; f && i < CR_COUNT(branches); i++) branch |= f->instructions->at[f->current].id == branches[i];
-    cr_break(c, branch ? "this branch depends on the data of a tensor: write it as cresset.cond(pred, a, b, operands), "
-                         "or compile with fullgraph=False"
-                       : "a number is read from the data of a tensor: keep it a tensor, or compile with "
-                         "fullgraph=False");
-}
-
 /* What the program would raise here, it raises when the call runs plain. Ctrl-C and the like are the caller's. */
 static int end_by_exception(cr_capture *c) {
     PyObject *type, *value, *trace, *raised = cr_take_raised(c);
@@ -62,7 +49,7 @@ static int end_by_exception(cr_capture *c) {
     PyObject *text = PyObject_Str(value);
     if (!text) PyErr_Clear();
     else if (PyErr_GivenExceptionMatches(type, cr_break_error)) cr_break(c, "%U", text);
-    else if (PyErr_GivenExceptionMatches(type, cr_py_data_dependent_error)) break_on_data(c);
+    else if (PyErr_GivenExceptionMatches(type, cr_py_data_dependent_error)) cr_break_on_data(c, value);
     else c->raises = true, cr_break(c, "%s is raised: %U", ((PyTypeObject *)type)->tp_name, text);
     Py_XDECREF(text);
     Py_XDECREF(type);

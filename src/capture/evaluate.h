@@ -130,7 +130,10 @@ typedef struct cr_capture {
     cr_fakes fakes;
     int32_t at;             /* the place that is captured */
     unsigned dynamic;       /* what is left open: CR_DYNAMIC_* */
-    bool settles;           /* ... nothing but what is marked: it could not be captured so */
+    int settles;            /* ... nothing but what is marked: it could not be captured so (CR_SETTLES_*) */
+    unsigned follows;       /* what is read from data: CR_DYNAMIC_SCALARS, CR_DYNAMIC_SHAPES */
+    bool data;              /* some number or size depends on data, and is part of the graph */
+    bool unbacked;          /* some size of an input has no example: mark_unbacked() */
     cr_history *history;    /* of the place's code; borrowed; NULL: everything is as it is */
     cr_numbers *numbers;    /* what is left open; owned; NULL: nothing */
     cr_call_frame *frame;   /* the innermost */
@@ -202,6 +205,18 @@ bool cr_is_constant(PyObject *value);
 enum { CR_MAX_NESTING = 100 };
 bool cr_has_finalizer(const PyTypeObject *type); /* does code run when its objects are dropped? */
 bool cr_is_held_constant(PyObject *real); /* from outside: compared by identity and held */
+
+/* ---- numbers that depend on data (unbacked.c) ---- */
+/* How much of a capture is settled on what it is: nothing; open numbers; what is read from data ends it, too. */
+enum { CR_SETTLES_NOTHING, CR_SETTLES_NUMBERS, CR_SETTLES_DATA };
+/* Has it a symbol that neither a place in the call nor an example gives? */
+bool cr_depends_on_data(const cr_capture *c, cr_sym e);
+bool cr_lacks_example(const cr_capture *c, PyObject *value); /* an open number of which nobody knows what it is now? */
+/* int(), float() or bool() of a tensor: a number of the graph. 1: *out; 0: another call; -1. */
+int cr_read_number(cr_capture *c, PyObject *callable, const cr_arguments *a, PyObject **out);
+/* An exception says that the program asks for what only data tell: the capture ends, for that reason. */
+void cr_break_on_data(cr_capture *c, PyObject *exception);
+int cr_need_numbers(cr_capture *c); /* -1: exception */
 
 /* ---- open sizes and numbers (open.c, history.c) ---- */
 /* What was seen of this source before, and that it is so now. rank: of a tensor, whose `numbers` are sizes, then
@@ -290,6 +305,7 @@ extern bool cr_only_compliant;  /* process: custom ops without the tag end captu
 /* Where the program is: for messages (c->where, the first time), and for the nodes of the graph. (origins.c) */
 void cr_note_place(cr_capture *c);
 void cr_capture_origins(cr_capture *c);
+void cr_capture_lines(cr_capture *c); /* ... and for conditions of its environment */
 PyObject *cr_fail_in_c(const cr_capture *c); /* C code between here and the loop wants an exception: sets it; NULL */
 /* Calls a value and runs that to its end. New reference; NULL: exception or break. */
 PyObject *cr_call_now(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
@@ -385,8 +401,10 @@ PyObject *cr_translate(cr_capture *c, PyObject *value);
 /* Sets the gradient mode for what is recorded from now on; `a`: one constant. 0: *before; -1. */
 int cr_switch_grad(cr_capture *c, const cr_arguments *a, bool *before);
 PyObject *cr_call_for_real(cr_capture *c, cr_call_frame *f, PyObject *callable, const cr_arguments *a, bool is_op);
-/* Is this the result of something that read data (a symbolic number)? Then a break, -1. Else 0. */
+/* Is this the result of something that read data (a symbolic number, a tensor with such a size), which this capture
+ * does not follow? Then a break, -1. Else 0. (unbacked.c) */
 int cr_check_result(cr_capture *c, PyObject *value);
+int cr_check_numbers(cr_capture *c, PyObject *list); /* the same of what tolist() gives; of other values 0 */
 bool cr_is_enumeration(PyTypeObject *type);
 /* A value that C code may iterate over or look into: dicts from outside are unfolded, objects whose class adds methods
  * to a container are that container, members of enumerations of texts and ints those. New reference. */

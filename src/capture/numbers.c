@@ -36,6 +36,19 @@ static bool is_range(const cr_numbers *n, cr_sym condition) {
     return false;
 }
 
+bool cr_numbers_has(const cr_numbers *n, cr_sym symbol) {
+    for (size_t i = 0; i < n->symbols.n; i++)
+        if (n->symbols.at[i].symbol == symbol) return true;
+    return false;
+}
+
+static bool has_all(const cr_numbers *n, cr_sym e) {
+    if (cr_sym_kind_of(e) == CR_SYM_SYMBOL) return cr_numbers_has(n, e);
+    for (size_t i = 0; i < cr_sym_operand_count(e); i++)
+        if (!has_all(n, cr_sym_operand(e, i))) return false;
+    return true;
+}
+
 int cr_numbers_seal(cr_numbers *n) {
     n->conditions.n = 0;
     for (size_t i = 0; i < n->symbols.n; i++) {
@@ -44,7 +57,8 @@ int cr_numbers_seal(cr_numbers *n) {
     }
     for (size_t i = 0; i < cr_env_cond_count(n->env); i++) {
         cr_sym condition = cr_env_cond(n->env, i).condition;
-        if (!is_range(n, condition) && cr_vec_push(&n->conditions, condition)) return PyErr_NoMemory(), -1;
+        if (is_range(n, condition) || !has_all(n, condition)) continue;
+        if (cr_vec_push(&n->conditions, condition)) return PyErr_NoMemory(), -1;
     }
     n->failed = SIZE_MAX;
     return 0;

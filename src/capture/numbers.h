@@ -40,7 +40,10 @@ typedef struct cr_numbers {
     size_t failed; /* what did not hold last, counted through symbols, extents and conditions; all: none yet */
 } cr_numbers;
 void cr_numbers_free(cr_numbers *n); /* NULL is legal */
-/* Takes over what was recorded so far: after every step that may have asked something. -1: exception. */
+/* Is this symbol one of them? */
+bool cr_numbers_has(const cr_numbers *n, cr_sym symbol);
+/* Takes over what was recorded so far: after every step that may have asked something. Conditions about other symbols
+ * are the graph's to check. -1: exception. */
 int cr_numbers_seal(cr_numbers *n);
 /* Do the ranges, extents and conditions hold of what is in the slots? Runs no Python code. */
 bool cr_numbers_hold(cr_numbers *n, PyObject *const *slots);
@@ -64,6 +67,9 @@ void cr_history_dispose(cr_history *h);
 enum { CR_DYNAMIC_AUTOMATIC = 1, /* what changed since an earlier capture is left open */
        CR_DYNAMIC_ALL = 2,       /* everything is, at once */
        CR_DYNAMIC_DUCK = 4,      /* of ALL: equal sizes are one symbol */
-       CR_DYNAMIC_INTS = 8, CR_DYNAMIC_FLOATS = 16 };
+       CR_DYNAMIC_INTS = 8, CR_DYNAMIC_FLOATS = 16,
+       CR_DYNAMIC_NUMBERS = 31,  /* all of these */
+       CR_DYNAMIC_SCALARS = 32,  /* numbers read from the data of tensors are part of graphs (unbacked.c) */
+       CR_DYNAMIC_SHAPES = 64 }; /* ... so are sizes of results that depend on data */
 
 #endif

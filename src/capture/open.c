@@ -7,6 +7,7 @@
 #include "capture/evaluate.h"
 
 #include "python/py.h"
+#include "sym/shape.h"
 
 #include <math.h>
 
@@ -70,16 +71,18 @@ static bool find_bounds(PyObject *tensor, int dim, cr_range *out) {
     return bounded;
 }
 
-/* Dimensions to leave open, as bits. *marked: those that the user promised. -1: exception or break. */
+/* Dimensions to leave open, as bits. *marked: those that the user promised; *unbacked: those without an example. -1:
+ * exception or break. */
 static int choose(cr_capture *c, PyObject *real, int32_t source, const cr_frontend *fe, const cr_tensor *t,
-                  uint32_t *open, uint32_t *marked) {
+                  uint32_t *open, uint32_t *marked, uint32_t *unbacked) {
     uint32_t fixed = cr_marked_sizes(real, "_dynamo_static_indices"), changed = 0;
     int rank = t->meta.rank;
     int64_t numbers[2 * CR_MAX_RANK];
     *open = *marked = cr_marked_sizes(real, "_dynamo_dynamic_indices");
-    if (cr_marked_sizes(real, "_dynamo_unbacked_indices"))
-        return cr_break(c, "mark_unbacked() was called for a tensor, and sizes without an example are not captured; "
-                           "use mark_dynamic()");
+    *unbacked = c->settles < CR_SETTLES_DATA ? cr_marked_sizes(real, "_dynamo_unbacked_indices") : 0;
+    if (*unbacked && fe->borrow)
+        return cr_break(c, "mark_unbacked() was called for a tensor of %s, and sizes without an example are captured "
+                           "of Cresset's tensors alone; use mark_dynamic()", fe->name);
     if (fe->kind(real) == CR_KIND_PARAMETER) return 0;
     for (int d = 0; d < rank; d++) numbers[d] = t->meta.size[d], numbers[rank + d] = t->meta.stride[d];
     if (c->history) {
@@ -104,7 +107,7 @@ static cr_sym find_duck(const cr_capture *c, int64_t size) {
     return NULL;
 }
 
-static int need_numbers(cr_capture *c) {
+int cr_need_numbers(cr_capture *c) {
     if (c->numbers) return 0;
     if (!(c->numbers = PyMem_Calloc(1, sizeof *c->numbers))) return no_memory();
     cr_env_retain(c->numbers->env = c->fakes.env);
@@ -133,18 +136,34 @@ static int open_size(cr_capture *c, PyObject *real, int32_t source, const cr_fro
     return cr_vec_push(&c->numbers->symbols, (cr_open_symbol){ symbol, source, d, fe, { lo, hi } }) ? no_memory() : 0;
 }
 
+/* Dimension d as a symbol without an example: 0 and 1 are sizes as any others, and what the program asks about it, it
+ * has to know. */
+static int leave_unbacked(cr_capture *c, int32_t source, const cr_frontend *fe, int d, cr_dim *size) {
+    cr_env *env = c->fakes.env;
+    cr_capture_lines(c);
+    cr_sym symbol = cr_sym_unbacked(env, 0, INT64_MAX);
+    if (!symbol || cr_env_mark_size(env, symbol)) return cr_env_recover(env), no_memory();
+    *size = cr_dim_of(env, symbol);
+    c->unbacked = true;
+    cr_open_symbol open = { symbol, source, d, fe, { 0, INT64_MAX } };
+    return cr_vec_push(&c->numbers->symbols, open) ? no_memory() : 0;
+}
+
 int cr_open_tensor(cr_capture *c, PyObject *real, int32_t source, const cr_frontend *fe, const cr_tensor *t,
                    cr_tensor **fake, cr_open_sizes *open) {
     cr_dim size[CR_MAX_RANK];
-    uint32_t dims = 0, marked = 0;
+    uint32_t dims = 0, marked = 0, unbacked = 0;
     int rank = t->meta.rank;
     *open = (cr_open_sizes){ 0, 0 };
     for (int d = 0; d < rank; d++) size[d] = t->meta.size[d];
-    if (fe->size && choose(c, real, source, fe, t, &dims, &marked)) return -1;
-    if (dims && need_numbers(c)) return -1;
+    if (fe->size && choose(c, real, source, fe, t, &dims, &marked, &unbacked)) return -1;
+    dims |= unbacked;
+    if (dims && cr_need_numbers(c)) return -1;
     for (int d = 0; d < rank; d++) {
         if (!(dims >> d & 1)) continue;
-        if (open_size(c, real, source, fe, d, marked >> d & 1, &size[d])) return -1;
+        if (unbacked >> d & 1 ? leave_unbacked(c, source, fe, d, &size[d])
+                              : open_size(c, real, source, fe, d, marked >> d & 1, &size[d]))
+            return -1;
         if (!cr_dim_is_plain(size[d])) open->sizes |= 1u << d;
     }
     cr_status status = cr_fake_sized(&c->fakes, t, size, fake);
@@ -188,7 +207,7 @@ static PyObject *open_number(cr_capture *c, PyObject *real, int32_t source, int6
     int64_t least = -((int64_t)1 << LEAST_INT_BITS);
     char name[32];
     cr_sym symbol = new_symbol(c, is_float ? CR_TYPE_FLOAT : CR_TYPE_INT, least, INT64_MAX);
-    if (!symbol || need_numbers(c) || cr_guard_type(&c->guards, source, Py_TYPE(real))) return NULL;
+    if (!symbol || cr_need_numbers(c) || cr_guard_type(&c->guards, source, Py_TYPE(real))) return NULL;
     PyOS_snprintf(name, sizeof name, "arg%zu", c->inputs.n);
     cr_status status = is_float ? cr_env_set_hint_float(env, symbol, PyFloat_AS_DOUBLE(real))
                                 : cr_env_set_hint(env, symbol, bits);

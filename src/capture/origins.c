@@ -5,6 +5,7 @@
 #include "capture/evaluate.h"
 
 #include "python/py.h"
+#include "sym/shape.h"
 
 #include <string.h>
 
@@ -86,6 +87,32 @@ static cr_status find_origin(void *user, const cr_op *op, cr_origin *out) {
     if (n) out->stack_trace = cr_str_get(&c->stack);
     return cr_str_status(&c->stack);
 }
+
+/* The user's line that runs now, for messages about numbers that depend on data. */
+static cr_status find_line(void *user, cr_arena *arena, cr_user_line *out) {
+    cr_capture *c = user;
+    cr_call_frame *f = c->frame;
+    PyObject *type, *value, *trace;
+    while (f && f->back && is_library(f)) f = f->back;
+    if (!f) return CR_OK;
+    PyErr_Fetch(&type, &value, &trace);
+    out->line = line_of(f);
+    PyObject *module = PyImport_ImportModule("linecache"),
+             *text = module ? PyObject_CallMethod(module, "getline", "Oi", f->code->co_filename, out->line) : NULL,
+             *stripped = text ? PyObject_CallMethod(text, "strip", NULL) : NULL;
+    const char *file = PyUnicode_AsUTF8(f->code->co_filename), *shown = stripped ? PyUnicode_AsUTF8(stripped) : NULL;
+    if (file) out->file = cr_arena_strdup(arena, file);
+    if (shown) out->text = cr_arena_strdup(arena, shown);
+    bool failed = (file && !out->file) || (shown && !out->text);
+    Py_XDECREF(module);
+    Py_XDECREF(text);
+    Py_XDECREF(stripped);
+    PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+    return failed ? CR_ENOMEM : CR_OK;
+}
+
+void cr_capture_lines(cr_capture *c) { cr_env_set_user_line(c->fakes.env, find_line, c); }
 
 void cr_capture_origins(cr_capture *c) {
     cr_trace_set_hooks(c->trace, &(cr_trace_hooks){ .origin = find_origin, .user = c });

@@ -93,21 +93,26 @@ static int call_recorded(cr_capture *c, cr_call_frame *f, PyObject *function, Py
     return push_known(c, f, function, PyObject_Vectorcall(function, args, (size_t)nargs, kwnames));
 }
 
-/* cond(), _check() and the like, in an export, whose numbers are symbolic: CPython runs it, and what it calls of the
- * program's is evaluated. */
-int cr_call_run(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a) {
+/* cond(), _check() and the like, whose numbers are symbolic: CPython runs it, and what it calls of the program's is
+ * evaluated. `checks`: that is only asked for the text of an error, which the call raises when it runs plain. */
+static int run_on_symbols(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a, bool checks) {
     Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0), k = 0;
     PyObject **given = PyMem_Calloc((size_t)total + 1, sizeof *given);
     if (!given) return PyErr_NoMemory(), -1;
     for (; k < total; k++) {
         bool calls = !is_known_value(a->at[k], 8) && !cr_is_open(a->at[k]) && cr_may_be_called(a->at[k]);
-        if (!(given[k] = calls ? cr_callback_new(c, a->at[k]) : cr_operand(c, a->at[k]))) break;
+        if (calls && checks) given[k] = Py_NewRef((PyObject *)&PyUnicode_Type); /* str() is "" */
+        else if (!(given[k] = calls ? cr_callback_new(c, a->at[k]) : cr_operand(c, a->at[k]))) break;
     }
     c->on_tensors = true;
     PyObject *result = k == total ? PyObject_Vectorcall(function, given, (size_t)a->n, a->kwnames) : NULL;
     while (k--) Py_DECREF(given[k]);
     PyMem_Free(given);
     return result ? cr_push(f, result), 0 : -1;
+}
+
+int cr_call_run(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a) {
+    return run_on_symbols(c, f, function, a, false);
 }
 
 /* assume_constant_result: called now, for real; what it gives is a constant of the capture. */
@@ -175,8 +180,12 @@ int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *
         bool held = c->tracer || !cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, function);
         return held ? cr_call_region(c, f, function, &(cr_arguments){ args, nargs, kwnames }) : -1;
     }
-    if (!PyUnicode_CompareWithASCIIString(rule, "run"))
-        return c->tracer ? cr_call_run(c, f, function, &(cr_arguments){ args, nargs, kwnames }) : 1;
+    if (!PyUnicode_CompareWithASCIIString(rule, "run")) {
+        bool any = false;
+        for (Py_ssize_t i = 0; i < nargs; i++) any |= cr_lacks_example(c, args[i]);
+        if (any && cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, function)) return -1;
+        return c->tracer || any ? run_on_symbols(c, f, function, &(cr_arguments){ args, nargs, kwnames }, any) : 1;
+    }
     /* nobody looks into it, so all of it is guarded: closure and defaults, too. The entry holds it */
     if (cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, function)) return -1;
     if (!PyUnicode_CompareWithASCIIString(rule, "record")) return call_recorded(c, f, function, args, nargs, kwnames);

@@ -3,6 +3,7 @@
 #include "capture/evaluate.h"
 
 #include "python/tracer.h"
+#include "sym/shape.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -155,6 +156,7 @@ int cr_capture_begin(cr_capture *c, bool plain) {
     cr_status status = cr_env_create(&env);
     if (!status) status = cr_trace_create(env, &c->trace);
     if (env) cr_fakes_init(&c->fakes, env);
+    if (env) cr_env_set_exact(env, true);
     if (!status) cr_capture_origins(c);
     cr_env_release(env);
     return status ? cr_py_fail(status) : 0;
@@ -209,6 +211,7 @@ void cr_capture_dispose(cr_capture *c) {
     Py_CLEAR(c->error);
     cr_str_dispose(&c->stack);
     if (c->plain || !c->fakes.env) return;
+    if (c->follows || c->unbacked) cr_env_set_user_line(c->fakes.env, NULL, NULL);
     if (!c->tracer) cr_trace_release(c->trace);
     cr_fakes_dispose(&c->fakes);
 }

@@ -37,6 +37,7 @@ cr_status shape_clone(cr_rule *r) {
 cr_status shape_contiguous(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_memory_format format = format_arg(r, CR_CONTIGUOUS);
+    CR_TRY(cr_meta_assume_large(r->env, m, cr_meta_is_contiguous(r->env, m, format)));
     if (cr_meta_is_contiguous(r->env, m, format) == CR_YES) return same_as_argument(r);
     if (format == CR_PRESERVE)
         return CR_FAIL(CR_ERUNTIME, "contiguous: preserve_format is no layout to convert to; use clone");

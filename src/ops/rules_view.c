@@ -95,6 +95,7 @@ static cr_status reshape_to(cr_rule *r, int rank, cr_dim *size, enum when_not_a_
                           "is not a view of the tensor's memory (its strides do not allow it); use reshape. Its shape "
                           "is",
                           rank, size, m);
+    if (!possible) CR_TRY(cr_meta_assume_large(r->env, m, CR_UNKNOWN)); /* of 0 or 1 rows it would be a view */
     if (!possible) return cr_rule_add_dense(r, m->dtype, rank, size);
     cr_out *out;
     CR_TRY(begin(r, &out));
@@ -158,6 +159,7 @@ cr_status shape_unflatten(cr_rule *r) {
 cr_status shape_ravel(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_dim size = cr_meta_numel(r->env, m);
+    CR_TRY(cr_meta_assume_large(r->env, m, cr_meta_is_contiguous(r->env, m, CR_CONTIGUOUS)));
     if (cr_meta_is_contiguous(r->env, m, CR_CONTIGUOUS) != CR_YES) return cr_rule_add_dense(r, m->dtype, 1, &size);
     return reshape_to(r, 1, &size, COPY);
 }

@@ -7,6 +7,7 @@
  *
  * The graph is changed in place, and nothing but these nodes (and the sizes and sums they need) is added. */
 #include "passes/passes.h"
+#include "sym/shape.h"
 
 typedef CR_VEC(cr_sym) symbols;
 typedef struct asserts {
@@ -151,6 +152,11 @@ static cr_status assert_range(const place *p, cr_sym symbol) {
     cr_env *env = p->a->env;
     cr_range r = cr_sym_range(env, symbol);
     if (cr_sym_type_of(symbol) != CR_TYPE_INT) return CR_OK;
+    if (p->a->how->data && cr_env_is_counted(symbol)) { /* the op that counts keeps to its own range */
+        cr_range own = cr_sym_declared(symbol);
+        if (r.lo == own.lo) r.lo = INT64_MIN;
+        if (r.hi == own.hi) r.hi = INT64_MAX;
+    }
     if (r.lo != INT64_MIN)
         CR_TRY(add_assert(p, cr_sym_compare(env, symbol, CR_GE, cr_sym_int(env, r.lo)),
                           bound_message(p->a, symbol, true)));
@@ -168,11 +174,19 @@ static bool is_bound(cr_sym condition) {
     return symbol && cr_sym_kind_of(symbol) == CR_SYM_SYMBOL && !cr_sym_is_backed(symbol);
 }
 
+static bool depends_on_data(cr_sym e) {
+    if (cr_sym_kind_of(e) == CR_SYM_SYMBOL) return !cr_sym_is_backed(e);
+    for (size_t i = 0; i < cr_sym_operand_count(e); i++)
+        if (depends_on_data(cr_sym_operand(e, i))) return true;
+    return false;
+}
+
 static cr_status place_conditions(const place *p) {
     asserts *a = p->a;
     for (size_t i = 0; i < a->nconds; i++) {
         cr_cond c = cr_env_cond(a->env, i);
-        bool wanted = c.kind == CR_COND_ASSERT || (c.kind == CR_COND_GUARD && a->how->guards);
+        bool wanted = c.kind == CR_COND_ASSERT || (c.kind == CR_COND_GUARD && a->how->guards) ||
+                      (a->how->data && depends_on_data(c.condition));
         if (!wanted || a->placed[i] || !knows_all(&p->known, c.condition)) continue;
         a->placed[i] = true;
         if (!is_bound(c.condition)) CR_TRY(add_assert(p, c.condition, c.message));

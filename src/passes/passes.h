@@ -171,6 +171,8 @@ CR_NODISCARD cr_status cr_pass_core(const cr_graph *g, const cr_decomposition *h
  * comparisons and _assert_scalar calls behind the nodes after which it can be checked; in bodies, too. The graph itself
  * is changed. */
 typedef struct cr_asserts {
+    /* conditions of every kind that have a symbol without an example, assumptions too: nobody else checks them */
+    bool data;
     /* conditions that hold at the hints become nodes as well: deferred runtime asserts instead of guards */
     bool guards;
     cr_status (*made)(void *user, cr_graph *g, uint32_t node); /* sees every new node, in order; may be NULL */

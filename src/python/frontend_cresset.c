@@ -87,8 +87,11 @@ struct cr_stamp {
     cr_dim sizes[];     /* rank sizes, rank strides; ANY: left open */
 };
 
-#define DYNAMIC_MARK "_dynamo_dynamic_indices"
 #define ANY CR_DIM_OVERFLOW /* no size and no stride */
+
+static uint32_t marks_of(PyObject *o) {
+    return cr_marked_sizes(o, "_dynamo_dynamic_indices") | cr_marked_sizes(o, "_dynamo_unbacked_indices");
+}
 
 enum { STAMPED_FLAGS = CR_META_CONJ | CR_META_NEG | CR_META_WRAPPED };
 
@@ -104,7 +107,7 @@ static cr_stamp *stamp(PyObject *o, const cr_open_sizes *open) {
                      .rank = t->meta.rank,
                      .flags = t->meta.flags & STAMPED_FLAGS,
                      .requires_grad = cr_tensor_requires_grad(t),
-                     .marks = ((cr_py_tensor *)o)->dict ? cr_marked_sizes(o, DYNAMIC_MARK) : 0,
+                     .marks = ((cr_py_tensor *)o)->dict ? marks_of(o) : 0,
                      .device = t->meta.device };
     memcpy(s->sizes, t->meta.size, (size_t)rank * sizeof *s->sizes);
     memcpy(s->sizes + rank, t->meta.stride, (size_t)rank * sizeof *s->sizes);
@@ -122,7 +125,7 @@ static bool check(const cr_stamp *s, PyObject *o) {
     if (m->dtype != s->dtype || m->rank != s->rank || (m->flags & STAMPED_FLAGS) != s->flags ||
         m->device.type != s->device.type || m->device.index != s->device.index || cr_tensor_is_fake(t) ||
         cr_tensor_requires_grad(t) != s->requires_grad ||
-        (((cr_py_tensor *)o)->dict && (cr_marked_sizes(o, DYNAMIC_MARK) & ~s->marks)))
+        (((cr_py_tensor *)o)->dict && (marks_of(o) & ~s->marks)))
         return false;
     for (int d = 0; d < m->rank; d++)
         if ((m->size[d] != s->sizes[d] && s->sizes[d] != ANY) ||

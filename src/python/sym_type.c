@@ -132,6 +132,40 @@ static bool is_bitwise(sym_op op) { return op == AND || op == OR || op == LSHIFT
 static bool is_real(PyObject *o) { return PyFloat_Check(o) || Py_IS_TYPE(o, &float_type); }
 static bool is_truth(PyObject *o) { return PyBool_Check(o) || Py_IS_TYPE(o, &bool_type); }
 
+/* An operand that has no example; NULL: it has one. */
+static cr_sym unknown(cr_env *env, const cr_arg *a) {
+    int64_t hint;
+    double real;
+    cr_sym e = a->kind == CR_ARG_SYM                                ? a->u.sym
+               : a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i) ? cr_dim_sym(env, a->u.i)
+                                                                    : NULL;
+    return !e || cr_env_hint(env, e, &hint) || cr_env_hint_float(env, e, &real) ? NULL : e;
+}
+
+static cr_status check(cr_env *env, cr_sym e, cr_cmp cmp, cr_sym limit) {
+    return cr_env_check(env, cr_sym_compare(env, e, cmp, limit), "");
+}
+
+/* What Python refuses of these operands, where only data tell what they are. */
+static cr_status refuse_operands(cr_env *env, sym_op op, const cr_arg *args) {
+    if (!cr_env_is_exact(env)) return CR_OK;
+    bool divides = op == FLOORDIV || op == TRUEDIV || op == MOD, shifts = op == LSHIFT || op == RSHIFT;
+    cr_sym b = divides || shifts || op == POW ? unknown(env, &args[1]) : NULL;
+    if (b && divides) return check(env, b, CR_NE, cr_sym_int(env, 0));
+    if (b && shifts) return check(env, b, CR_GE, cr_sym_int(env, 0));
+    cr_sym a = op == POW ? unknown(env, &args[0]) : NULL;
+    bool whole = a && cr_sym_type_of(a) != CR_TYPE_FLOAT && args[1].kind == CR_ARG_INT && !b && args[1].u.i >= 0;
+    return (a || b) && !whole ? cr_env_undecided(env, a ? a : b) : CR_OK; /* an int, a float or a complex number? */
+}
+
+/* The integer of a float: there is none of NaN, and none in 64 bits of large ones. */
+static cr_status refuse_integer(cr_env *env, const char *name, const cr_arg *args) {
+    cr_sym a = cr_env_is_exact(env) && !strncmp(name, "math::", 6) ? unknown(env, &args[0]) : NULL;
+    if (!a || cr_sym_type_of(a) != CR_TYPE_FLOAT) return CR_OK;
+    CR_TRY(check(env, a, CR_GE, cr_sym_float(env, -0x1p62)));
+    return check(env, a, CR_LT, cr_sym_float(env, 0x1p63));
+}
+
 static PyObject *apply(sym_op op, PyObject *a, PyObject *b) {
     static const cr_op *ops[OPS];
     cr_arg args[2], result = cr_arg_none();
@@ -146,6 +180,7 @@ static PyObject *apply(sym_op op, PyObject *a, PyObject *b) {
         status = CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", op_names[op]);
     cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
     *mode = (cr_call_mode){ .fake = saved.fake, .depth = saved.depth + 1, .env = env };
+    if (!status) status = refuse_operands(env, op, args);
     if (!status) status = cr_call(ops[op], args, &result);
     *mode = saved;
     if (!status && saved.recorder && !saved.depth) status = cr_trace_number(saved.recorder, ops[op], args, &result);
@@ -172,6 +207,7 @@ static PyObject *sym_call(PyObject *module, PyObject *const *args, Py_ssize_t n)
         status = CR_FAIL(CR_ENOTFOUND, "there is no op '%s' of %zd numbers", name, n - 1);
     cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
     *mode = (cr_call_mode){ .fake = saved.fake, .depth = saved.depth + 1, .env = env };
+    if (!status) status = refuse_integer(env, name, values);
     if (!status) status = cr_call(op, values, &result);
     *mode = saved;
     return status ? cr_py_raise(status) : wrap(env, result);

@@ -41,6 +41,9 @@ static PyObject *dims(PyObject *self, const char *function, bool strides, PyObje
     if (arguments(function, names, 1, args, nargs, kwnames, &dim)) return NULL;
     const cr_tensor *t = TENSOR(self);
     const cr_dim *values = strides ? t->meta.stride : t->meta.size;
+    bool dense = !strides || cr_meta_is_contiguous(t->env, &t->meta, CR_CONTIGUOUS) == CR_YES;
+    cr_status assumed = cr_meta_assume_large(t->env, &t->meta, dense ? CR_YES : CR_UNKNOWN);
+    if (assumed) return cr_py_raise(assumed);
     if (!dim || dim == Py_None) {
         PyObject *all = cr_py_size_new(t->env, t->meta.rank, values);
         if (!all || !strides) return all;
@@ -144,6 +147,9 @@ FAST(is_contiguous) {
         return PyErr_Format(PyExc_TypeError, "is_contiguous(): memory_format must be a memory format, not %s",
                             Py_TYPE(format)->tp_name);
     const cr_tensor *t = TENSOR(self);
+    cr_tri known = cr_meta_is_contiguous(t->env, &t->meta, (cr_memory_format)value);
+    cr_status status = cr_meta_assume_large(t->env, &t->meta, known);
+    if (status) return cr_py_raise(status);
     return PyBool_FromLong(cr_meta_is_contiguous(t->env, &t->meta, (cr_memory_format)value) == CR_YES);
 }
 /* A tensor that is contiguous already is its own answer: no op, so that a recording has no node for it. */
@@ -219,6 +225,8 @@ cr_status cr_py_item(cr_tensor *t, cr_arg *out) {
     if ((cr_tensor_is_fake(t) || cr_ambient_get()->mode.recorder) && !cr_py_is_settled(t)) {
         if (!item && !(item = cr_op_find("aten::item"))) return CR_FAIL(CR_ENOTIMPL, "there is no op 'aten::item'");
         cr_arg arg = cr_arg_tensor(t);
+        if (t->meta.dtype == CR_U64 && cr_env_is_exact(t->env))
+            return CR_FAIL(CR_EDATADEP, "item(): a number of 64 bits without a sign is no number of a graph");
         if (cr_trace_current() && cr_trace_known_item(cr_trace_current(), t, out)) return CR_OK;
         return cr_call(item, &arg, out);
     }
@@ -278,6 +286,7 @@ NOARGS(item) {
         return cr_py_element(CR_U64, cr_tensor_view(t).p);
     cr_arg a;
     cr_status status = cr_py_item(t, &a);
+    if (!status && a.kind == CR_ARG_INT && !t->env) return PyLong_FromLongLong(a.u.i); /* also one as low as a tag */
     return status ? cr_py_raise(status) : cr_py_from_arg_of(t->env, &a, false);
 }
 

@@ -274,6 +274,10 @@ bool cr_env_set_all_sizes(cr_env *env, bool all_sizes) {
     return was;
 }
 
+bool cr_env_is_exact(const cr_env *env) { return env && env->exact; }
+
+void cr_env_set_exact(cr_env *env, bool exact) { env->exact = exact; }
+
 size_t cr_env_cond_count(const cr_env *env) { return env->conds.n; }
 
 cr_cond cr_env_cond(const cr_env *env, size_t i) { return env->conds.at[i]; }

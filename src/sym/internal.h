@@ -41,7 +41,7 @@ struct cr_expr {
 
 struct cr_env {
     int references;
-    bool failed, general, all_sizes;
+    bool failed, general, all_sizes, exact;
     bool opened;                   /* tracing is over: shape.c */
     cr_arena arena;
     struct cr_expr **table;        /* interning: open addressing by hash */

@@ -60,6 +60,10 @@ cr_sym cr_env_unbacked(const cr_env *env, size_t i) { return env->data.at[i]; }
 
 bool cr_env_is_counted(cr_sym symbol) { return symbol && symbol->kind == CR_SYM_SYMBOL && symbol->u.symbol->counted; }
 
+cr_range cr_sym_declared(cr_sym symbol) {
+    return (cr_range){symbol->u.symbol->declared_lo, symbol->u.symbol->declared_hi};
+}
+
 bool cr_env_is_size(cr_sym symbol) { return symbol && symbol->kind == CR_SYM_SYMBOL && symbol->u.symbol->size_like; }
 
 /* u -> 2 + k for the sizes that may still be 0 or 1; `any` tells whether there was one. */

@@ -56,6 +56,7 @@ CR_NODISCARD cr_status cr_env_mark_size(cr_env *env, cr_sym symbol);
 bool cr_env_is_size(cr_sym symbol);
 cr_sym cr_sym_unbacked_size(cr_env *env, int64_t hi); /* a fresh one in 0..hi, counted by an op */
 bool cr_env_is_counted(cr_sym symbol);
+cr_range cr_sym_declared(cr_sym symbol); /* the range that it was made with, before anything was known of it */
 size_t cr_env_unbacked_count(const cr_env *env); /* unbacked symbols, in the order they were made */
 cr_sym cr_env_unbacked(const cr_env *env, size_t i);
 /* The answer for all values but 0 and 1 of unbacked sizes; CR_UNKNOWN where it is not one answer. Records nothing. */

@@ -142,6 +142,11 @@ bool cr_env_is_general(const cr_env *env);
 bool cr_env_set_all_sizes(cr_env *env, bool all_sizes);
 bool cr_env_serves_all_sizes(const cr_env *env);
 
+/* While set, what Python refuses to compute (a division by zero, the integer of a NaN) is excluded by a condition where
+ * only data tell: who never runs the number itself, as nothing uses it, is told as well. */
+void cr_env_set_exact(cr_env *env, bool exact);
+bool cr_env_is_exact(const cr_env *env);
+
 /* ---- text ---- */
 void cr_sym_print(cr_sym e, cr_str *out);       /* infix: 2*s0 + 1, (s0 + 1)//2, Mod(s0, 2), Max(1, u0) ... */
 void cr_sym_print_srepr(cr_sym e, cr_str *out); /* SymPy's srepr, as PyTorch's archives hold it */

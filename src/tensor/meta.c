@@ -173,6 +173,17 @@ cr_tri cr_meta_is_contiguous(cr_env *env, const cr_meta *m, cr_memory_format for
     return empty == CR_YES ? CR_YES : empty == CR_UNKNOWN ? CR_UNKNOWN : dense;
 }
 
+cr_status cr_meta_assume_large(cr_env *env, const cr_meta *m, cr_tri known) {
+    if (known != CR_UNKNOWN || !cr_env_is_exact(env)) return CR_OK;
+    for (int d = 0; d < m->rank; d++) {
+        int64_t hint;
+        bool yes;
+        if (cr_dim_is_plain(m->size[d]) || cr_dim_hint(env, m->size[d], &hint)) continue;
+        CR_TRY(cr_dim_assume(env, m->size[d], CR_GE, 2, true, &yes));
+    }
+    return CR_OK;
+}
+
 /* Peels the dimensions off by looking, each time, for one whose stride is the product so far: in a dense tensor there
  * is exactly one (size-1 dimensions apart), so no sorting of strides that may not be comparable is needed. `order`:
  * what was found, innermost last. */

@@ -78,6 +78,9 @@ void cr_strides_contiguous(cr_env *env, int rank, const cr_dim *size, cr_dim *st
 void cr_strides_permuted(cr_env *env, int rank, const cr_dim *size, const int *order, cr_dim *stride);
 /* Facts only; CR_UNKNOWN means "treat as not". Size-1 dims do not matter; no elements = contiguous. */
 cr_tri cr_meta_is_contiguous(cr_env *env, const cr_meta *m, cr_memory_format format);
+/* What was asked of its layout is `known`: where that is UNKNOWN, as only data tell whether a size is 0 or 1, and the
+ * environment is exact (sym.h), sizes without an example are taken as 2 and more from here on, by a condition. */
+CR_NODISCARD cr_status cr_meta_assume_large(cr_env *env, const cr_meta *m, cr_tri known);
 cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m); /* non-overlapping and dense in some order */
 /* The dimensions of a dense tensor from outermost to innermost in memory, those of size 1 first. False: not dense, or
  * nothing tells. */

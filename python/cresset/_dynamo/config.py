@@ -22,6 +22,8 @@ assume_static_by_default = True  # False: sizes are left open at once, as with d
 specialize_int = False  # True: ints are captured as they are, whether they change or not
 specialize_float = False
 use_duck_shape = True  # of what is left open at once: equal sizes are one
+capture_scalar_outputs = False  # True: numbers read from data (item(), tolist(), int(x)) are symbols of the graph
+capture_dynamic_output_shape_ops = False  # True: sizes that depend on data (nonzero(), x[mask]) are, too
 only_allow_pt2_compliant_ops = False  # custom ops without pt2_compliant_tag end captures
 reorderable_logging_functions: set[Callable[..., Any]] = set()  # called behind the graph, in order; end no capture
 disable = False  # compile() gives back what it got
@@ -57,6 +59,8 @@ _checks: dict[str, tuple[Callable[[Any], bool], str]] = {
     "specialize_int": (_is_switch, "True or False"),
     "specialize_float": (_is_switch, "True or False"),
     "use_duck_shape": (_is_switch, "True or False"),
+    "capture_scalar_outputs": (_is_switch, "True or False"),
+    "capture_dynamic_output_shape_ops": (_is_switch, "True or False"),
     "only_allow_pt2_compliant_ops": (_is_switch, "True or False"),
     "reorderable_logging_functions": (_is_functions, "a set of functions"),
     "disable": (_is_switch, "True or False"),
@@ -80,9 +84,6 @@ _elsewhere = {
 # settings that have one value here, and why: that one is read, and may be set
 _settled: dict[str, tuple[Any, str]] = {
     "allow_rnn": (True, "recurrent layers are captured like any other"),
-    "capture_dynamic_output_shape_ops": (False, "nonzero() and its like end a capture; in exports their sizes are "
-                                                "symbols"),
-    "capture_scalar_outputs": (False, "item() ends a capture; in exports it gives a symbol"),
     "compiled_autograd": (False, "the backward of a compiled call is compiled with it (backend='native'), hooks and "
                                  "what lies between such calls run as they are; cresset.func.grad or aot_function make "
                                  "one graph of a whole step"),

@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["BackendCompilerFailed", "BranchesDifferError", "InvalidBackend", "NotCallableError", "SkipFrame",
-           "TorchDynamoException", "TorchRuntimeError", "UncapturedHigherOrderOpError", "Unsupported", "UserError",
-           "UserErrorType"]
+from cresset._C import GuardOnDataDependentSymNode
+
+__all__ = ["BackendCompilerFailed", "BranchesDifferError", "DataDependentError", "InvalidBackend", "NotCallableError",
+           "SkipFrame", "TorchDynamoException", "TorchRuntimeError", "UncapturedHigherOrderOpError", "Unsupported",
+           "UserError", "UserErrorType"]
 
 
 class UserErrorType(enum.Enum):
@@ -71,3 +73,11 @@ class UserError(TorchDynamoException):
         self.msg = msg
         self.message = msg
         self.case_name = case_name
+
+
+class DataDependentError(UserError, Unsupported, GuardOnDataDependentSymNode):
+    """fullgraph=True, and the program asks about a number that depends on data what facts do not decide: in PyTorch a
+    UserError."""
+
+    def __init__(self, msg: str):
+        super().__init__(UserErrorType.ANTI_PATTERN, msg)

@@ -285,13 +285,6 @@ def test_maybe_mark_dynamic_and_mark_static():
     assert compiled._counts()["captures"] == 3
 
 
-def test_mark_unbacked_is_refused():
-    x = T(4, 3)
-    dynamo.mark_unbacked(x, 0)
-    with pytest.raises(dynamo.exc.Unsupported, match="mark_unbacked"):
-        cresset.compile(lambda x: x * 2, backend="eager", fullgraph=True)(x)
-
-
 # ---- numbers ----
 
 class Counter:
