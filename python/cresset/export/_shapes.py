@@ -221,6 +221,7 @@ class Plan:
                 settled.ranges[repr(symbol)] = (-math.inf, math.inf)
             elif isinstance(now := _C._shape_simplify(symbol), int):
                 settled.replacements[repr(symbol)] = repr(now)
+                settled.ranges[repr(symbol)] = (now, now)  # the graph names it still
             else:
                 low, high = _bounds(symbol)
                 settled.ranges[repr(symbol)] = (low, _MOST if counted and high == math.inf else high)
