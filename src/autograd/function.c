@@ -36,7 +36,7 @@ cr_status cr_autograd_function(const cr_node_vtable *table, void *user, cr_tenso
         status = cr__edge_of(inputs[i], &node->slots[i].edge);
         if (!status && !(status = cr__shape_of(inputs[i], &shape))) node->args[i] = cr_arg_tensor(shape);
     }
-    node->order = cr__node_order();
+    node->order = cr__node_order(node->slots, n);
     if (status) {
         cr_grad_node_release(node);
         return status;

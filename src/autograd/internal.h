@@ -89,20 +89,42 @@ static inline void cr__require_grad(cr_tensor *t) {
     t->meta.flags |= CR_META_REQUIRES_GRAD;
     cr_tensor_changed(t);
 }
+static inline void cr__node_retain(cr_grad_node *n) {
+    if (n->leaf) cr_tensor_retain_end(n->leaf);
+    else __atomic_add_fetch(&n->refs, 1, __ATOMIC_RELAXED);
+}
 /* Where a gradient of the tensor goes; the node is owned. node NULL: it requires none. */
-CR_NODISCARD cr_status cr__edge_of(cr_tensor *t, cr__edge *out);
+CR_NODISCARD cr_status cr__edge_make(cr_tensor *t, cr__edge *out);
+CR_NODISCARD static inline cr_status cr__edge_of(cr_tensor *t, cr__edge *out) {
+    *out = (cr__edge){ NULL, 0 };
+    if (t->base) return cr__edge_make(t, out);
+    if (!(t->meta.flags & CR_META_REQUIRES_GRAD)) return CR_OK;
+    cr__autograd *a = t->fn ? NULL : __atomic_load_n(&t->autograd, __ATOMIC_ACQUIRE);
+    cr_grad_node *node = a ? __atomic_load_n(&a->sink, __ATOMIC_ACQUIRE) : t->fn;
+    if (!node) return cr__edge_make(t, out);
+    cr__node_retain(node);
+    *out = (cr__edge){ node, a ? 0 : t->result };
+    return CR_OK;
+}
 /* A node for a call that was made, or could have been: nothing runs. What the derivative reads is kept, of everything
  * else the meta. `before`, where not NULL, is the first argument as it was before the call wrote to it. Edges come from
  * the arguments. */
 CR_NODISCARD cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *results,
                                        const cr_saved *saved, cr_tensor *before, cr_grad_node **out);
 /* A block of that many bytes, the fixed ones zero. NULL: out of memory. */
-cr_grad_node *cr__node_alloc(size_t fixed, size_t bytes);
+static inline cr_grad_node *cr__node_alloc(size_t fixed, size_t bytes) {
+    cr_grad_node *n = bytes <= UINT32_MAX ? cr_small_alloc(bytes) : NULL;
+    if (!n) return NULL;
+    memset(n, 0, fixed);
+    n->bytes = (uint32_t)bytes;
+    return n;
+}
 /* CR_ERUNTIME: made in inference mode. */
 CR_NODISCARD cr_status cr__check_saved(const cr_tensor *t);
-/* The order of the next node; between two there is room for the sinks of a node. */
+/* The order of a node with these edges: after all nodes that they lead to, and after all that this thread has made.
+ * Between two there is room for the sinks of a node. */
 #define CR__ORDER_BITS 16
-uint64_t cr__node_order(void);
+uint64_t cr__node_order(const cr__slot *slots, uint32_t n);
 /* Has a leaf ever had a hook? Only then can be seen when it gets its gradient. Atomic. */
 extern bool cr__leaf_hooks;
 /* A fake with the tensor's meta; with that of a slot's shape. */
@@ -122,8 +144,9 @@ CR_NODISCARD cr_status cr__anomaly_made(cr_grad_node *n);
 CR_NODISCARD cr_status cr__anomaly_check(cr_grad_node *n, cr_status status, cr_tensor *const *made);
 
 /* ---- saved values (saved.c) ---- */
-/* The hooks of the thread, if any, get what the new node keeps of the call. written: over its first argument. */
-CR_NODISCARD cr_status cr__saved_pack(cr_grad_node *n, const cr_arg *args, const cr_arg *results, bool written);
+/* The hooks get what the new node keeps of the call. written: over its first argument. */
+CR_NODISCARD cr_status cr__saved_pack(const struct cr_saved_hooks *hooks, cr_grad_node *n, const cr_arg *args,
+                                      const cr_arg *results, bool written);
 bool cr__keeps_something(const cr_grad_node *n);
 /* Arguments and results as the derivative reads them, owned as cr_results_release wants it, also on failure. graph:
  * with their histories. forget: the node gives up its own; *lent: arguments (a bit each) that still are the node's.

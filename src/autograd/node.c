@@ -13,13 +13,21 @@ void cr__unlock(int *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
 
 /* ---- life of nodes ---- */
 
-static _Thread_local cr_grad_node *dead; /* freed one after the other: a chain of nodes is as long as the program ran */
-static _Thread_local bool freeing;
+/* Together: a thread's own is a call away in a shared library. */
+static _Thread_local struct own {
+    cr_grad_node *dead; /* freed one after the other: a chain of nodes is as long as the program ran */
+    bool freeing;
+    uint64_t order; /* of the last node that the thread made */
+} own;
 
-void cr_grad_node_retain(cr_grad_node *n) {
-    if (n->leaf) cr_tensor_retain_end(n->leaf);
-    else __atomic_add_fetch(&n->refs, 1, __ATOMIC_RELAXED);
+uint64_t cr__node_order(const cr__slot *slots, uint32_t n) {
+    uint64_t *last = &own.order, latest = *last;
+    for (uint32_t i = 0; i < n; i++) /* other threads' nodes may be later than ours */
+        if (slots[i].edge.node && slots[i].edge.node->order > latest) latest = slots[i].edge.node->order;
+    return *last = latest + ((uint64_t)1 << CR__ORDER_BITS);
 }
+
+void cr_grad_node_retain(cr_grad_node *n) { cr__node_retain(n); }
 
 static void free_texts(const cr_arg *args, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -49,14 +57,6 @@ static void release_hook(const cr_grad_hook *hook) {
     hook->release(hook->user);
 }
 
-cr_grad_node *cr__node_alloc(size_t fixed, size_t bytes) {
-    cr_grad_node *n = bytes <= UINT32_MAX ? cr_small_alloc(bytes) : NULL;
-    if (!n) return NULL;
-    memset(n, 0, fixed);
-    n->bytes = (uint32_t)bytes;
-    return n;
-}
-
 /* What others have hung on the node. */
 static void special_free(cr_grad_node *n) {
     for (size_t i = 0; i < n->hooks.n; i++) release_hook(&n->hooks.at[i].hook);
@@ -72,7 +72,12 @@ static void node_free(cr_grad_node *n) {
         cr_results_release(n->args, n->nargs);
         if (n->results) cr_results_release(n->results, n->nresults);
     }
-    for (uint32_t i = 0; i < n->nslots; i++) cr_grad_node_release(n->slots[i].edge.node);
+    for (uint32_t i = 0; i < n->nslots; i++) {
+        cr_grad_node *to = n->slots[i].edge.node;
+        if (!to) continue;
+        if (to->leaf && !__atomic_load_n(&to->special, __ATOMIC_RELAXED)) cr_tensor_release_end(to->leaf);
+        else cr_grad_node_release(to);
+    }
     if (n->special) special_free(n);
     if (n->table) {
         cr__collect_drop(n->table->traverse);
@@ -113,15 +118,19 @@ void cr_grad_node_release(cr_grad_node *n) {
         return;
     }
     if (__atomic_load_n(&n->refs, __ATOMIC_ACQUIRE) != 1 && __atomic_sub_fetch(&n->refs, 1, __ATOMIC_ACQ_REL)) return;
-    n->next_dead = dead;
-    dead = n;
-    if (freeing) return;
-    freeing = true;
-    while ((n = dead)) {
-        dead = n->next_dead;
+    struct own *mine = &own;
+    if (mine->freeing) {
+        n->next_dead = mine->dead;
+        mine->dead = n;
+        return;
+    }
+    mine->freeing = true;
+    node_free(n);
+    while ((n = mine->dead)) {
+        mine->dead = n->next_dead;
         node_free(n);
     }
-    freeing = false;
+    mine->freeing = false;
 }
 
 const cr_op *cr_grad_node_op(const cr_grad_node *n) { return n->op; }
@@ -252,8 +261,7 @@ static cr_status sink_of(cr_tensor *t, cr_grad_node **out) {
     return CR_OK;
 }
 
-cr_status cr__edge_of(cr_tensor *t, cr__edge *out) {
-    *out = (cr__edge){ NULL, 0 };
+cr_status cr__edge_make(cr_tensor *t, cr__edge *out) {
     if (!cr_tensor_requires_grad(t)) return CR_OK;
     if (is_outdated(t)) CR_TRY(renew(t));
     /* a view made without grad says that it requires some, as its root does, and none arrives: as in PyTorch */

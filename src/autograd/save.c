@@ -53,31 +53,37 @@ typedef struct saver {
     cr__slot *slot; /* the next one */
     uint32_t word; /* of the node's block, where the next shape goes */
     uint64_t bit; /* of the argument; 0: a result, or inside of a list */
+    uint64_t borrowed; /* of the node */
     bool edges;
     const cr_storage *written;
 } saver;
+/* A node is made for every call: its arguments are gone through with the saver in registers. */
+#define INLINE static inline __attribute__((always_inline))
 
-static cr_status save_tensor(saver *s, cr_tensor *t, cr__slot *slot, cr_tensor **out) {
-    CR_TRY(cr__check_saved(t));
-    slot->version = cr_tensor_version(t);
-    slot->kept = true;
-    if (t->storage == s->written) slot->version--; /* the call itself wrote over it */
-    /* a leaf is held by its sink anyway, and nothing can give it a history while it requires grad */
-    bool leaf = slot->edge.node && slot->edge.node->leaf == t;
+/* What no sink holds. */
+static cr_status save_held(cr_grad_node *n, cr_tensor *t, bool leaf, bool edge, cr_tensor **out) {
+    n->holds = true;
     *out = t;
-    if (leaf && s->bit) {
-        s->node->borrowed |= s->bit;
-        return CR_OK;
-    }
-    s->node->holds = true;
     /* where calls are recorded, the recorder knows this argument and no alias of it */
-    if (leaf || (s->edges && cr_ambient_get()->transforms)) return cr_tensor_retain(t), CR_OK;
+    if (leaf || (edge && cr_ambient_get()->transforms)) return cr_tensor_retain(t), CR_OK;
     CR_TRY(cr_tensor_alias(t, out));
     (*out)->trace = t->trace;
     return CR_OK;
 }
 
-static cr_status save_slot(saver *s, cr_tensor *t, bool keep, cr_tensor **out) {
+INLINE cr_status save_tensor(saver *s, cr_tensor *t, cr__slot *slot, cr_tensor **out) {
+    if (t->inference) return cr__check_saved(t);
+    slot->version = cr_tensor_version(t) - (t->storage == s->written); /* the call itself wrote over it */
+    slot->kept = true;
+    /* a leaf is held by its sink anyway, and nothing can give it a history while it requires grad */
+    bool leaf = slot->edge.node && slot->edge.node->leaf == t;
+    if (!leaf || !s->bit) return save_held(s->node, t, leaf, s->edges, out);
+    *out = t;
+    s->borrowed |= s->bit;
+    return CR_OK;
+}
+
+INLINE cr_status save_slot(saver *s, cr_tensor *t, bool keep, cr_tensor **out) {
     cr__slot *slot = s->slot++;
     *out = NULL;
     if (s->edges) CR_TRY(cr__edge_of(t, &slot->edge));
@@ -92,15 +98,25 @@ static cr_status save_slot(saver *s, cr_tensor *t, bool keep, cr_tensor **out) {
     return CR_OK;
 }
 
+static cr_status save_object(saver *s, const cr_arg *a, bool keep, cr_arg *to);
+
 /* *to: owned as cr_results_release expects, and texts as node.c frees them; NONE when it fails. */
-static cr_status save_arg(saver *s, const cr_arg *a, bool keep, cr_arg *to) {
+INLINE cr_status save_arg(saver *s, const cr_arg *a, bool keep, cr_arg *to) {
     *to = *a;
-    switch ((cr_arg_kind)a->kind) {
-    case CR_ARG_TENSOR: {
-        cr_status status = save_slot(s, a->u.t, keep, &to->u.t);
-        if (status) *to = cr_arg_none();
+    if (a->kind != CR_ARG_TENSOR) {
+        saver apart = *s;
+        cr_status status = save_object(&apart, a, keep, to);
+        *s = apart;
         return status;
     }
+    cr_status status = save_slot(s, a->u.t, keep, &to->u.t);
+    if (status) *to = cr_arg_none();
+    return status;
+}
+
+/* The same of anything but a tensor. */
+static cr_status save_object(saver *s, const cr_arg *a, bool keep, cr_arg *to) {
+    switch ((cr_arg_kind)a->kind) {
     case CR_ARG_LIST: {
         cr_arg *items = cr_calloc(a->n + 1u, sizeof *items);
         s->node->holds = true;
@@ -132,14 +148,37 @@ static cr_status save_arg(saver *s, const cr_arg *a, bool keep, cr_arg *to) {
     }
 }
 
+/* The sink of a leaf that was used before; NULL: it is no leaf, or was not. */
+static inline cr_grad_node *find_sink(const cr_tensor *t) {
+    if (t->base || t->fn || !(t->meta.flags & CR_META_REQUIRES_GRAD)) return NULL;
+    const cr__autograd *a = __atomic_load_n(&t->autograd, __ATOMIC_ACQUIRE);
+    return a ? __atomic_load_n(&a->sink, __ATOMIC_ACQUIRE) : NULL;
+}
+
 static cr_status save_all(cr_grad_node *n, const cr_arg *args, const cr_arg *results, const cr_saved *saved,
                           uint32_t word, cr_tensor *before) {
     saver in = { .node = n, .slot = n->slots, .word = word, .edges = true };
+    cr_status status = CR_OK;
     if (before) in.written = args[0].u.t->storage;
     for (uint16_t i = 0; i < n->nargs; i++) {
         bool own = before && !i;
+        cr_tensor *t = args[i].u.t;
         in.bit = (uint64_t)1 << i;
-        CR_TRY(save_arg(&in, &args[i], !own && (saved->args >> i & 1), &n->args[i]));
+        if (!before && args[i].kind == CR_ARG_TENSOR && (saved->args & in.bit) && !t->inference) {
+            cr_grad_node *sink = find_sink(t); /* what save_arg does, of parameters: most of what is kept */
+            if (sink) {
+                cr_tensor_retain_end(t);
+                n->args[i] = args[i];
+                in.slot->edge.node = sink;
+                in.slot->version = cr_tensor_version(t);
+                in.slot++->kept = true;
+                n->borrowed = in.borrowed |= in.bit;
+                continue;
+            }
+        }
+        status = save_arg(&in, &args[i], !own && (saved->args >> i & 1), &n->args[i]);
+        n->borrowed = in.borrowed;
+        if (status) return status;
         if (!own) continue;
         cr_tensor_retain(n->args[0].u.t = before);
         n->holds = true;
@@ -158,13 +197,8 @@ static cr_status save_all(cr_grad_node *n, const cr_arg *args, const cr_arg *res
 
 /* ---- nodes ---- */
 
-uint64_t cr__node_order(void) {
-    static uint64_t last; /* atomic */
-    return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED) << CR__ORDER_BITS;
-}
-
 /* How many tensors there are, and how many words their shapes take at most. */
-static uint32_t measure(const cr_arg *args, size_t n, uint32_t *words) {
+static inline uint32_t measure(const cr_arg *args, size_t n, uint32_t *words) {
     uint32_t count = 0;
     for (size_t i = 0; i < n; i++) {
         if (args[i].kind == CR_ARG_TENSOR) {
@@ -197,7 +231,7 @@ cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *res
     n->slots = (cr__slot *)(n->results + n->nresults);
     n->outs = n->slots + nslots;
     cr_status status = save_all(n, args, results, saved, (uint32_t)(fixed / 8), before);
-    n->order = cr__node_order(); /* after the nodes of views that were read off just now */
+    n->order = cr__node_order(n->slots, nslots); /* after the nodes of views that were read off just now */
     if (!status && __atomic_load_n(&cr__anomaly_on, __ATOMIC_RELAXED)) status = cr__anomaly_made(n);
     if (status) cr_grad_node_release(n);
     else *out = n;

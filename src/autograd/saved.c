@@ -63,9 +63,9 @@ static cr_status pack_args(packing *to, const cr_arg *given, cr_arg *args, size_
     return CR_OK;
 }
 
-cr_status cr__saved_pack(cr_grad_node *n, const cr_arg *args, const cr_arg *results, bool written) {
-    const cr_saved_hooks *hooks = cr_ambient_get()->saved;
-    if (!hooks || !cr__keeps_something(n)) return CR_OK;
+cr_status cr__saved_pack(const cr_saved_hooks *hooks, cr_grad_node *n, const cr_arg *args, const cr_arg *results,
+                         bool written) {
+    if (!cr__keeps_something(n)) return CR_OK;
     cr__extra *extra = cr__extra_of(n);
     if (!extra || !(extra->packed = cr_calloc(n->nslots + (size_t)n->nouts + 1, sizeof *extra->packed)))
         return CR_ENOMEM;

@@ -66,26 +66,27 @@ static cr_status check_writes(const cr_op *op, const cr_arg *args) {
 /* What one look at the arguments tells: which require grad (a bit for each), and is a fake among them? */
 typedef struct look { uint64_t needs; bool fake; } look;
 
-static void look_at(const cr_arg *a, uint64_t bit, look *seen) {
+static inline void look_at(const cr_arg *a, uint64_t bit, look *seen);
+static void look_into(const cr_arg *list, uint64_t bit, look *seen) {
+    for (uint32_t i = 0; i < list->n; i++) look_at(&list->u.list[i], bit, seen);
+}
+static inline void look_at(const cr_arg *a, uint64_t bit, look *seen) {
     if (a->kind == CR_ARG_TENSOR) {
         if (cr_tensor_requires_grad(a->u.t)) seen->needs |= bit;
         seen->fake |= cr_tensor_is_fake(a->u.t);
     } else if (a->kind == CR_ARG_LIST) {
-        for (uint32_t i = 0; i < a->n; i++) look_at(&a->u.list[i], bit, seen);
+        look_into(a, bit, seen);
     }
 }
 
 /* A bit per result that a gradient can flow through. */
-static cr_status find_flows(const cr_op *op, const cr_arg *results, uint32_t *flows) {
-    const cr_op_formulas *formulas;
-    CR_TRY(cr_op_formulas_get(op, &formulas));
-    *flows = 0;
+static inline uint32_t find_flows(const cr_op *op, const cr_op_formulas *formulas, const cr_arg *results) {
+    uint32_t flows = 0;
     for (uint16_t i = 0; i < op->schema.nreturns; i++) {
         const cr_arg *first = results[i].kind == CR_ARG_LIST && results[i].n ? results[i].u.list : &results[i];
-        if (first->kind == CR_ARG_TENSOR && !cr_dtype_is_integral(first->u.t->meta.dtype)) *flows |= 1u << i;
+        if (first->kind == CR_ARG_TENSOR && !cr_dtype_is_integral(first->u.t->meta.dtype)) flows |= 1u << i;
     }
-    if (formulas->has_grad) *flows &= ~formulas->grad.constants;
-    return CR_OK;
+    return formulas->has_grad ? flows & ~formulas->grad.constants : flows;
 }
 
 static bool is_argument(const cr_arg *args, size_t n, const cr_tensor *t) {
@@ -96,11 +97,29 @@ static bool is_argument(const cr_arg *args, size_t n, const cr_tensor *t) {
     return false;
 }
 
-/* The results are the node's from now on, where a gradient can flow through them. *handed: the caller's reference is
- * the first one's. */
+/* Has nobody seen it yet, and is it nobody's view? */
+static inline bool is_fresh(const cr_tensor *t) {
+    return __atomic_load_n(&t->refs, __ATOMIC_RELAXED) == 1 && !t->base && !t->autograd && !t->fn;
+}
+
+/* cr__autograd_set_fn of a fresh one. */
+static inline void set_fresh(cr_tensor *t, cr_grad_node *node, uint32_t result) {
+    t->fn = node;
+    t->result = result;
+    cr__require_grad(t);
+}
+
+/* The results are the node's from now on, where a gradient can flow through them, as it can through one of them.
+ * *handed: the caller's reference is the first one's. */
 static cr_status attach(const cr_op *op, const cr_arg *args, const cr_arg *results, uint32_t flowing,
                         cr_grad_node *node, bool *handed) {
     uint32_t at = 0;
+    cr_tensor *only = op->schema.nreturns == 1 && results->kind == CR_ARG_TENSOR ? results->u.t : NULL;
+    if (only && is_fresh(only)) { /* most calls */
+        set_fresh(only, node, 0);
+        *handed = true;
+        return CR_OK;
+    }
     for (uint16_t i = 0; i < op->schema.nreturns; i++) {
         const cr_arg *items = results[i].kind == CR_ARG_LIST ? results[i].u.list : &results[i];
         uint32_t n = results[i].kind == CR_ARG_LIST ? results[i].n : 1;
@@ -115,7 +134,8 @@ static cr_status attach(const cr_op *op, const cr_arg *args, const cr_arg *resul
             if (!flows || given) continue;
             if (*handed) cr_grad_node_retain(node);
             *handed = true;
-            CR_TRY(cr__autograd_set_fn(t, node, result));
+            if (is_fresh(t)) set_fresh(t, node, result);
+            else CR_TRY(cr__autograd_set_fn(t, node, result));
         }
     }
     return CR_OK;
@@ -140,20 +160,35 @@ static cr_status keep_self(cr_tensor *self, bool elements, cr_tensor **out) {
     return cr_tensor_create_fake(NULL, &meta, out);
 }
 
-static cr_status record(const cr_op *op, const cr_arg *args, const cr_arg *results, uint32_t flows,
-                        const cr_saved *saved, bool underived, cr_tensor *before) {
+static cr_status record(const cr_ambient *at, const cr_op *op, const cr_arg *args, const cr_arg *results,
+                        uint32_t flows, const cr_saved *saved, bool underived, cr_tensor *before) {
     cr_grad_node *node;
     bool inplace = op->variant == CR_INPLACE, handed = false;
     CR_TRY(cr__node_create(op->base, args, results, saved, before, &node));
     node->underived = underived;
     bool view = inplace && args[0].u.t->base;
     cr_status status = view ? cr__attach_view(args[0].u.t, node) : attach(op, args, results, flows, node, &handed);
-    if (!status) status = cr__saved_pack(node, args, results, before);
+    if (!status && at->saved) status = cr__saved_pack(at->saved, node, args, results, before);
     if (!handed) cr_grad_node_release(node);
     return status;
 }
 
-static cr_status call_recorded(const cr_op *op, const cr_arg *args, uint64_t needs, bool underived, cr_arg *results) {
+/* A formulas->plain one. */
+static cr_status call_plain(cr_ambient *at, const cr_op *op, const cr_op_formulas *formulas, const cr_arg *args,
+                            uint64_t needs, cr_arg *results) {
+    CR_TRY(cr_call_untaped(at, op, args, results));
+    uint32_t flows = find_flows(op, formulas, results);
+    if (!flows) return CR_OK;
+    cr_saved other;
+    const cr_saved *saved = cr_saved_known(formulas, needs, flows);
+    cr_status status = saved ? CR_OK : cr_grad_saved(op, args, results, needs, flows, &other);
+    if (!status) status = record(at, op, args, results, flows, saved ? saved : &other, false, NULL);
+    if (status) cr_results_release(results, cr_result_count(op));
+    return status;
+}
+
+static cr_status call_recorded(cr_ambient *at, const cr_op *op, const cr_op_formulas *formulas, const cr_arg *args,
+                               uint64_t needs, bool underived, cr_arg *results) {
     bool inplace = op->variant == CR_INPLACE;
     uint32_t flows;
     cr_tensor *before = NULL;
@@ -161,25 +196,25 @@ static cr_status call_recorded(const cr_op *op, const cr_arg *args, uint64_t nee
     if (op->schema.nreturns > CR__MAX_RESULTS)
         return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", op->name, CR__MAX_RESULTS);
     if (inplace) {
-        CR_TRY(find_flows(op, args, &flows));
+        flows = find_flows(op, formulas, args);
         if (!underived) CR_TRY(cr_grad_saved(op, args, args, needs, flows, &saved));
         for (uint16_t i = 1; i < op->schema.nparams; i++) /* before anything is written */
             if (saved.args >> i & 1 && args[i].kind == CR_ARG_TENSOR) CR_TRY(cr__check_saved(args[i].u.t));
         CR_TRY(keep_self(args[0].u.t, saved.args & 1, &before));
     }
-    cr_status status = cr_call_untaped(op, args, results);
+    cr_status status = cr_call_untaped(at, op, args, results);
     if (status) {
         cr_tensor_release(before);
         return status;
     }
-    CR_TRY_OUT(find_flows(op, results, &flows));
+    flows = find_flows(op, formulas, results);
     if (!flows && inplace && cr_tensor_requires_grad(args[0].u.t))
         CR_TRY_OUT(CR_FAIL(CR_ENOTIMPL,
                            "%s has no derivative, and its result was written to a tensor that requires grad",
                            op->name));
     if (!flows) goto out;
     if (!inplace && !underived) CR_TRY_OUT(cr_grad_saved(op, args, results, needs, flows, &saved));
-    CR_TRY_OUT(record(op, args, results, flows, &saved, underived, before));
+    CR_TRY_OUT(record(at, op, args, results, flows, &saved, underived, before));
 out:
     cr_tensor_release(before);
     if (status) cr_results_release(results, cr_result_count(op));
@@ -216,8 +251,8 @@ static cr_status call_parts(const cr_op *op, const cr_arg *args, uint64_t mask, 
 
 /* ---- detach_() ---- */
 
-static cr_status detach_self(const cr_op *op, const cr_arg *args, cr_arg *results) {
-    CR_TRY(cr_call_untaped(op, args, results)); /* takes the flag */
+static cr_status detach_self(cr_ambient *at, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    CR_TRY(cr_call_untaped(at, op, args, results)); /* takes the flag */
     cr_status status = cr_autograd_require(args[0].u.t, false);
     if (status) cr_results_release(results, 1);
     return status;
@@ -226,9 +261,9 @@ static cr_status detach_self(const cr_op *op, const cr_arg *args, cr_arg *result
 /* ---- set_() ---- */
 
 /* From here on its history is one that no gradient passes. */
-static cr_status call_set(const cr_op *op, const cr_arg *args, cr_arg *results) {
+static cr_status call_set(cr_ambient *at, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_grad_node *node;
-    CR_TRY(cr_call_untaped(op, args, results));
+    CR_TRY(cr_call_untaped(at, op, args, results));
     cr_status status = cr__node_create(op, args, results, &(cr_saved){ 0 }, NULL, &node);
     if (!status) {
         node->underived = true;
@@ -241,28 +276,30 @@ static cr_status call_set(const cr_op *op, const cr_arg *args, cr_arg *results) 
     return status;
 }
 
-static cr_status tape_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
+static cr_status tape_call(cr_ambient *at, const cr_op *op, const cr_arg *args, cr_arg *results) {
     look seen = { 0, false };
     for (uint16_t i = 0; i < op->schema.nparams; i++) look_at(&args[i], (uint64_t)1 << i, &seen);
-    if (seen.fake && !cr_ambient_get()->transforms) return cr_call_untaped(op, args, results);
+    if (seen.fake && !at->transforms) return cr_call_untaped(at, op, args, results);
+    const cr_op_formulas *formulas;
+    CR_TRY(cr_op_formulas_get(op, &formulas));
+    if (formulas->plain && op->variant == CR_FUNCTIONAL) return call_plain(at, op, formulas, args, seen.needs, results);
     if (op->variant == CR_OUT) return cr__refuse_out(op);
-    if (op->variant == CR_INPLACE && op->base->row->shape == shape_detach) return detach_self(op, args, results);
+    if (op->variant == CR_INPLACE && op->base->row->shape == shape_detach) return detach_self(at, op, args, results);
     CR_TRY(check_writes(op, args));
-    if (cr__is_set(op)) return call_set(op, args, results);
-    bool direct, custom = op->tags & CR_TAG_CUSTOM, parts = op->base->row->decomp || op->base->row->decomp_fn;
+    if (cr__is_set(op)) return call_set(at, op, args, results);
+    bool custom = op->tags & CR_TAG_CUSTOM, parts = op->base->row->decomp || op->base->row->decomp_fn;
     if (custom) {
         bool done;
         cr_status status = cr_custom_derive(op, args, results, &done);
         if (status || done) return status;
     }
     if (op->variant == CR_INPLACE && args[0].u.t->base && (op->base->tags & CR_TAG_INPLACE_VIEW)) {
-        CR_TRY(cr_call_untaped(op, args, results)); /* the view's geometry alone: it is read off its root again */
+        CR_TRY(cr_call_untaped(at, op, args, results)); /* the view's geometry alone: it is read off its root again */
         return CR_OK;
     }
-    CR_TRY(cr_grad_is_direct(op, &direct));
-    if (direct && !custom) return call_recorded(op, args, seen.needs, false, results);
+    if (formulas->direct && !custom) return call_recorded(at, op, formulas, args, seen.needs, false, results);
     if (!custom && parts) return call_parts(op, args, seen.needs, results);
-    return call_recorded(op, args, seen.needs, true, results);
+    return call_recorded(at, op, formulas, args, seen.needs, true, results);
 }
 
 cr_status cr_autograd_init(void) {

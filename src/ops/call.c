@@ -750,20 +750,20 @@ static cr_status try_parts(const cr_op *op, const cr_arg *args, cr_arg *results,
     return status ? cr_error_context(status, "%s", op->schema.name) : CR_OK;
 }
 
-static cr_status call_unrecorded(const cr_op *op, const cr_arg *args, cr_arg *results) {
-    cr_watch *w = ambient.watch;
+static cr_status call_unrecorded(cr_ambient *at, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr_watch *w = at->watch;
     bool done = false;
     if (!w) return carry_out(op, args, results);
-    ambient.watch = NULL;
+    at->watch = NULL;
     cr_status status = w->before(w, op, args, results, &done);
-    ambient.watch = w->outer;
-    if (!status && !done) status = call_unrecorded(op, args, results);
-    ambient.watch = NULL;
+    at->watch = w->outer;
+    if (!status && !done) status = call_unrecorded(at, op, args, results);
+    at->watch = NULL;
     if (!status) {
         status = w->after(w, op, args, results);
         if (status) cr_results_release(results, cr_result_count(op));
     }
-    ambient.watch = w;
+    at->watch = w;
     return status;
 }
 
@@ -789,27 +789,28 @@ static bool any_requires_grad(const cr_op *op, const cr_arg *args) {
     return false;
 }
 
-static cr_status call_and_record(const cr_op *op, const cr_arg *args, cr_arg *results) {
-    CR_TRY(call_unrecorded(op, args, results));
-    cr_recorder *recorder = ambient.mode.recorder;
-    if (!recorder || ambient.mode.depth) return CR_OK;
+static cr_status call_and_record(cr_ambient *at, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    CR_TRY(call_unrecorded(at, op, args, results));
+    cr_recorder *recorder = at->mode.recorder;
+    if (!recorder || at->mode.depth) return CR_OK;
     cr_status status = recorder->record(recorder, op, args, results);
     if (status) cr_results_release(results, cr_result_count(op));
     return status;
 }
 
-cr_status cr_call_untaped(const cr_op *op, const cr_arg *args, cr_arg *results) {
-    bool before = ambient.untaped;
-    ambient.untaped = true;
-    cr_status status = call_and_record(op, args, results);
-    ambient.untaped = before;
+cr_status cr_call_untaped(cr_ambient *at, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    bool before = at->untaped;
+    at->untaped = true;
+    cr_status status = call_and_record(at, op, args, results);
+    at->untaped = before;
     return status;
 }
 
-bool cr_tape_is_on(void) {
-    const cr_ambient *at = &ambient;
+static bool tape_is_on(const cr_ambient *at) {
     return at->grad && !at->inference && !at->untaped && (at->transforms || (!at->mode.recorder && !at->mode.fake));
 }
+
+bool cr_tape_is_on(void) { return tape_is_on(&ambient); }
 
 cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_ambient *at = &ambient; /* found once: a thread's own is a call away in a shared library */
@@ -828,11 +829,11 @@ cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
         cr_status status = try_parts(op, args, results, &done);
         if (done || status) return status;
     }
-    if (cr_tape_is_on() && any_requires_grad(op, args)) {
+    if (tape_is_on(at) && any_requires_grad(op, args)) {
         cr_tape_call *differentiates = __atomic_load_n(&tape, __ATOMIC_ACQUIRE);
-        if (differentiates) return differentiates(op, args, results);
+        if (differentiates) return differentiates(at, op, args, results);
     }
-    return call_and_record(op, args, results);
+    return call_and_record(at, op, args, results);
 }
 
 void cr_results_release(cr_arg *results, size_t n) {

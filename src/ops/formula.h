@@ -138,6 +138,8 @@ typedef struct cr_saved_sets {
 typedef struct cr_op_formulas {
     cr_formula decomp, core, train, batch, grad;
     bool has_decomp, has_core, has_train, has_batch, has_grad;
+    bool direct; /* cr_grad_is_direct */
+    bool plain; /* direct, writes nothing, the table's own: the tape makes one node of a call of the functional op */
     cr_saved_sets sets;
 } cr_op_formulas;
 /* Parsed and resolved on first use, kept for the life of the process; thread-safe. In-place and out variants give their
@@ -146,6 +148,14 @@ CR_NODISCARD cr_status cr__op_formulas_build(const cr_op *op, const cr_op_formul
 CR_NODISCARD static inline cr_status cr_op_formulas_get(const cr_op *op, const cr_op_formulas **out) {
     *out = __atomic_load_n(&op->base->formulas, __ATOMIC_ACQUIRE);
     return *out ? CR_OK : cr__op_formulas_build(op, out);
+}
+/* What cr_grad_saved remembers of these wanted and given gradients; NULL: nothing yet, or it depends on the call. */
+static inline const cr_saved *cr_saved_known(const cr_op_formulas *f, uint64_t needs, uint32_t flows) {
+    uint64_t key = (uint64_t)flows << 48 | needs;
+    int n = __atomic_load_n(&f->sets.n, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < n; i++)
+        if (f->sets.at[i].key == key) return &f->sets.at[i].saved;
+    return NULL;
 }
 /* What cannot be seen while parsing one text: every op that is called exists and writes nothing, result counts fit,
  * every target is an argument with tensors, and a floating resultN (N > 0) is used only where gradN is handled or

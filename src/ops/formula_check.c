@@ -231,6 +231,10 @@ static cr_status build(cr_op *op) {
         CR_TRY(parse_column(&cache.arena, op, op->row->grad, CR_FORMULA_GRAD, &formulas->grad));
         formulas->has_grad = true;
     }
+    formulas->direct = formulas->has_grad || op->row->grad_fn;
+    formulas->plain = formulas->direct && op->variant == CR_FUNCTIONAL &&
+                      !(op->tags & (CR_TAG_CUSTOM | CR_TAG_METADATA)) && op->schema.nreturns <= CR__MAX_RESULTS;
+    for (uint16_t i = 0; i < op->schema.nparams; i++) formulas->plain &= !op->schema.params[i].writes;
     __atomic_store_n(&op->formulas, formulas, __ATOMIC_RELEASE);
     return CR_OK;
 }

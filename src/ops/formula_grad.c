@@ -425,19 +425,17 @@ cr_status cr_grad_saved(const cr_op *op, const cr_arg *args, const cr_arg *resul
                         cr_saved *out) {
     const cr_op_formulas *formulas;
     CR_TRY(cr_op_formulas_get(op, &formulas));
-    cr_saved_sets *known = (cr_saved_sets *)&formulas->sets; /* the one part that grows after the texts were read */
-    uint64_t key = (uint64_t)flows << 48 | needs;
     bool each[CR_MAX_PARAMS], fits = formulas->has_grad && formulas->grad.settled && flows < 1u << 16;
-    int n = fits ? __atomic_load_n(&known->n, __ATOMIC_ACQUIRE) : 0;
-    for (int i = 0; i < n; i++)
-        if (known->at[i].key == key) return *out = known->at[i].saved, CR_OK;
+    const cr_saved *found = fits ? cr_saved_known(formulas, needs, flows) : NULL;
+    if (found) return *out = *found, CR_OK;
     for (int i = 0; i < op->schema.nparams; i++) each[i] = needs >> i & 1;
     CR_TRY(find_saved(op, args, results, each, flows, out));
     if (!fits) return CR_OK;
+    cr_saved_sets *known = (cr_saved_sets *)&formulas->sets; /* the one part that grows after the texts were read */
     if (__atomic_exchange_n(&known->busy, 1, __ATOMIC_ACQUIRE)) return CR_OK; /* somebody else writes: the next time */
-    n = known->n;
+    int n = known->n;
     if (n < (int)CR_COUNT(known->at)) {
-        known->at[n].key = key;
+        known->at[n].key = (uint64_t)flows << 48 | needs;
         known->at[n].saved = *out;
         __atomic_store_n(&known->n, n + 1, __ATOMIC_RELEASE);
     }
@@ -448,7 +446,7 @@ cr_status cr_grad_saved(const cr_op *op, const cr_arg *args, const cr_arg *resul
 cr_status cr_grad_is_direct(const cr_op *op, bool *yes) {
     const cr_op_formulas *formulas;
     CR_TRY(cr_op_formulas_get(op, &formulas));
-    *yes = formulas->has_grad || op->base->row->grad_fn;
+    *yes = formulas->direct;
     return CR_OK;
 }
 

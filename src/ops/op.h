@@ -292,11 +292,13 @@ typedef struct cr_recorder {
     cr_status (*record)(struct cr_recorder *, const cr_op *op, const cr_arg *args, const cr_arg *results);
 } cr_recorder;
 /* The eager tape (src/autograd, above this): while grad mode is on and nothing is recorded or faked, it carries out the
- * calls whose arguments require grad (cr_ambient.untaped around its own). Set once; NULL: nobody differentiates. */
-typedef cr_status cr_tape_call(const cr_op *op, const cr_arg *args, cr_arg *results);
+ * calls whose arguments require grad (cr_ambient.untaped around its own). Set once; NULL: nobody differentiates.
+ * `at`: the thread's own. */
+struct cr_ambient;
+typedef cr_status cr_tape_call(struct cr_ambient *at, const cr_op *op, const cr_arg *args, cr_arg *results);
 void cr_tape_set(cr_tape_call *call);
 /* How the tape carries an op out: nothing inside is recorded on it. */
-CR_NODISCARD cr_status cr_call_untaped(const cr_op *op, const cr_arg *args, cr_arg *results);
+CR_NODISCARD cr_status cr_call_untaped(struct cr_ambient *at, const cr_op *op, const cr_arg *args, cr_arg *results);
 bool cr_tape_is_on(void); /* are calls here asked whether an argument requires grad? */
 /* Does the tensor, or one of the list's, require grad? A view does as soon as its root does. */
 bool cr_arg_requires_grad(const cr_arg *a);

@@ -470,6 +470,33 @@ def test_nothing_is_left():
     assert seen() is None and z.requires_grad
 
 
+def test_a_graph_of_several_threads_is_walked_in_order():
+    """Nodes are later than what they use, also where another thread has made more of them: else the node of `made` runs
+    before both of its gradients have arrived."""
+    x, made = cresset.ones(2, requires_grad=True), []
+
+    def work():
+        for _ in range(1000):
+            made.append(x * 3)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    late = made[-1]
+
+    def use():  # on a thread whose first nodes these are
+        once = late * 5
+        made.append((late * 7 + once * 11).sum())
+
+    user = threading.Thread(target=use)
+    user.start()
+    user.join()
+    order = [made[-1].grad_fn._sequence_nr(), late.grad_fn._sequence_nr()]
+    assert order[0] > order[1]
+    made[-1].backward()
+    assert x.grad.tolist() == [3.0 * (7 + 55)] * 2
+
+
 def test_threads_share_leaves():
     """Eight walks at once over one parameter: every gradient is added."""
     w = cresset.ones(4, requires_grad=True)
