@@ -83,14 +83,6 @@ cr_status cr__region_call(cr__path *p, const cr_op *op, const cr_arg *args, cr_g
     return cr__path_grow(p);
 }
 
-cr_status cr__refuse_random(const cr_op *region, const cr_graph *body) {
-    const cr_op *drawing = cr_graph_draws(body);
-    if (!drawing) return CR_OK;
-    return CR_FAIL(CR_ENOTIMPL, "%s: its body draws random numbers by %s, and its derivative runs the body a second "
-                                "time; draw them before and pass them as an operand",
-                   region->name, drawing->name);
-}
-
 static cr_status flows_once(cr__region *r, const cr_graph *body, bool *grown) {
     cr_joint j;
     *grown = false;

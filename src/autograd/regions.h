@@ -9,7 +9,8 @@
  *   draws again from the state that the generator had (replay.c).
  * - map, scan: from the last slice to the first. What is saved of each step (one minimum cut of the body's joint graph
  *   says what) is stacked by the forward; gradients of what all steps share are carried and added to.
- * - while_loop: the forward counts its steps; the backward repeats that many as a scan, and goes back along it.
+ * - while_loop: the forward counts its steps; the backward repeats that many as a scan, and goes back along it. Where
+ *   they draw, the scan carries the generator's state, beginning with the forward's, and puts it back after each step.
  * - associative_scan: a scan from its first slice on.
  * - cresset::function: its backward was recorded with it, and takes its place. */
 #ifndef CR_AUTOGRAD_REGIONS_H
@@ -36,7 +37,7 @@ struct cr__region {
     uint32_t nresults;
     bool *live;            /* per result: can it bring a gradient? */
     cr_arg condition;      /* COND */
-    cr_arg state;          /* COND: the generator's state before, where a branch draws; else NONE */
+    cr_arg state;          /* COND, WHILE: the generator's state before, where a body draws; else NONE */
     uint32_t ncarried, nslices; /* the first operands */
     bool *saved;           /* SCAN: per value of the body's joint graph */
     CR_VEC(cr__kept) kept; /* SCAN: numbers, then tensors, as the body's backward part takes them */
@@ -68,8 +69,6 @@ CR_NODISCARD cr_status cr__body_finish(cr_graph *g, cr_arg *outputs, size_t n, c
 CR_NODISCARD cr_status cr__region_call(cr__path *p, const cr_op *op, const cr_arg *args, cr_graph *const *bodies,
                                        size_t nbodies, uint32_t *node);
 CR_NODISCARD cr_status cr__zeros_like(cr_emitter *e, const cr_arg *a, cr_arg *out);
-/* CR_ENOTIMPL naming an op of the body that draws random numbers: its backward would draw others. */
-CR_NODISCARD cr_status cr__refuse_random(const cr_op *region, const cr_graph *body);
 /* The i-th placeholder's value. */
 uint32_t cr__input_value(const cr_graph *g, uint32_t i);
 

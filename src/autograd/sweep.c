@@ -2,6 +2,7 @@
 #include "autograd/regions.h"
 
 #include "autograd/cut.h"
+#include "graph/writes.h"
 
 /* A placeholder of dense memory with the sizes of the value, without its first `sliced` dimensions. */
 static cr_status dense(cr_graph *g, const cr_value *v, int sliced, cr_arg *out) {
@@ -302,8 +303,10 @@ cr_status cr__sweep_backward(cr__path *p, cr__region *r, const cr_arg *grads, cr
 
 /* ---- while_loop ---- */
 
-/* A body again, with one more input: in front of the others, or behind the first `at`. */
-static cr_status insert_input(const cr_graph *body, uint32_t at, cr_graph **out, cr_arg *added, cr_arg *outputs) {
+/* A body again, with one more input: in front of the others, or behind the first `at`. state not NULL: before it there
+ * is one of the generator's state, which the body draws from. */
+static cr_status insert_input(const cr_graph *body, uint32_t at, cr_graph **out, cr_arg *added, cr_arg *state,
+                              cr_arg *outputs) {
     cr_graph *g;
     cr_meta meta;
     uint32_t n = (uint32_t)cr_graph_input_count(body), made;
@@ -313,20 +316,25 @@ static cr_status insert_input(const cr_graph *body, uint32_t at, cr_graph **out,
     if (!given) return CR_ENOMEM;
     cr_meta_init(&meta, CR_I64, (cr_device){ 0 });
     for (uint32_t i = 0; i <= n; i++) {
+        if (i == at && state) CR_TRY(cr__state_input(g, "step", state));
         if (i == at) {
             CR_TRY(cr_graph_placeholder(g, "step", &meta, &made));
             *added = cr__value_arg(g, made);
         }
         if (i < n) CR_TRY(cr__mirror(g, body, cr__input_value(body, i), &given[i]));
     }
-    return cr__graph_inline(g, body, given, outputs);
+    if (!state) return cr__graph_inline(g, body, given, outputs);
+    cr_arg was; /* where the generator goes on afterwards: it is put back as a step of this body leaves it */
+    CR_TRY(cr__random_state(g, state, &was));
+    CR_TRY(cr__graph_inline(g, body, given, outputs));
+    return cr__random_state(g, &was, state);
 }
 
 static cr_status counted(cr__region *r, int k, cr_graph **made) {
     const cr_graph *body = r->body[k];
     size_t n = cr_graph_result_count(body);
     cr_arg *outputs = cr_calloc(n + 2, sizeof *outputs), counter, one = cr_arg_int(1);
-    cr_status status = outputs ? insert_input(body, 0, made, &counter, outputs + k) : CR_ENOMEM;
+    cr_status status = outputs ? insert_input(body, 0, made, &counter, NULL, outputs + k) : CR_ENOMEM;
     if (!status && k)
         status = cr_emit_call(cr_graph_emitter(*made), "aten::add.Scalar", (cr_arg[]){ counter, one }, 2, &outputs[0]);
     if (!status) status = cr_graph_set_output(*made, outputs, n + (size_t)k);
@@ -359,8 +367,13 @@ cr_status cr__loop_forward(cr__path *p, cr__region *r) {
             return CR_FAIL(CR_ENOTIMPL, "%s has a derivative where it carries tensors alone, and value %u that it "
                                         "carries is a number; carry it as a tensor",
                            r->op->name, i);
-    CR_TRY(cr__refuse_random(r->op, r->body[1]));
+    const cr_op *drawing = cr_graph_draws(r->body[0]);
+    if (drawing)
+        return CR_FAIL(CR_ENOTIMPL, "%s: its condition draws random numbers by %s, and its derivative repeats the "
+                                    "steps without it; draw them in the body, and carry them to the condition",
+                       r->op->name, drawing->name);
     CR_TRY(cr__region_flows(r, r->body[1]));
+    if (cr_graph_draws(r->body[1])) CR_TRY(cr__random_state(p->to, NULL, &r->state));
     cr_status status = counted(r, 0, &bodies[0]);
     if (!status) status = counted(r, 1, &bodies[1]);
     if (!status) status = call_counted(p, r, bodies);
@@ -377,23 +390,31 @@ static cr_status steps_of(cr__path *p, const cr__region *r, cr_arg *out) {
     return call_1(p, "aten::arange", &number, 1, out);
 }
 
-/* The loop once more, as a scan that keeps what its backward reads. */
+/* The loop once more, as a scan that keeps what its backward reads. Where a step draws, it carries the generator's
+ * state, behind what the loop carries. */
 static cr_status repeat(cr__path *p, const cr__region *r, cr__region *again, cr_graph **body) {
-    uint32_t n = r->noperands + 1;
-    cr_arg unused, *outputs = cr_graph_alloc(p->to, (r->nresults + 1u) * sizeof *outputs);
-    *again = (cr__region){ .op = r->op, .kind = CR_REGION_SCAN, .noperands = n, .ncarried = r->ncarried, .nslices = 1,
-                           .nresults = r->nresults, .live = r->live };
+    bool draws = r->state.kind == CR_ARG_VALUE;
+    uint32_t ncarried = r->ncarried + draws, n = r->noperands + draws + 1;
+    cr_arg unused, state, *outputs = cr_graph_alloc(p->to, (r->nresults + 2u) * sizeof *outputs);
+    *again = (cr__region){ .op = r->op, .kind = CR_REGION_SCAN, .noperands = n, .ncarried = ncarried, .nslices = 1,
+                           .nresults = r->nresults + draws };
     again->operands = cr_graph_alloc(p->to, n * sizeof *again->operands);
     again->wrt = cr_graph_alloc(p->to, n * sizeof *again->wrt);
-    again->results = cr_graph_alloc(p->to, (r->nresults + 1u) * sizeof *again->results);
-    if (!outputs || !again->operands || !again->wrt || !again->results) return CR_ENOMEM;
+    again->live = cr_graph_alloc(p->to, (again->nresults + 1u) * sizeof *again->live);
+    again->results = cr_graph_alloc(p->to, (again->nresults + 1u) * sizeof *again->results);
+    if (!outputs || !again->operands || !again->wrt || !again->live || !again->results) return CR_ENOMEM;
+    memcpy(again->live, r->live, r->nresults * sizeof *again->live);
+    if (draws) again->live[r->nresults] = false;
     for (uint32_t i = 0, k = 0; i < n; i++) {
-        again->wrt[i] = i != r->ncarried && r->wrt[k];
-        if (i == r->ncarried) CR_TRY(steps_of(p, r, &again->operands[i]));
-        else again->operands[i] = r->operands[k++];
+        bool added = i >= r->ncarried && i <= ncarried;
+        again->wrt[i] = !added && r->wrt[k];
+        if (i == ncarried) CR_TRY(steps_of(p, r, &again->operands[i]));
+        else again->operands[i] = added ? r->state : r->operands[k];
+        k += !added;
     }
-    CR_TRY(insert_input(r->body[1], r->ncarried, body, &unused, outputs));
-    CR_TRY(cr_graph_set_output(*body, outputs, r->nresults));
+    CR_TRY(insert_input(r->body[1], r->ncarried, body, &unused, draws ? &state : NULL, outputs));
+    if (draws) outputs[r->nresults] = state;
+    CR_TRY(cr_graph_set_output(*body, outputs, again->nresults));
     again->body[0] = *body;
     return sweep(p, again, "higher_order::scan", cr_graph_name(r->body[1]));
 }
@@ -401,12 +422,16 @@ static cr_status repeat(cr__path *p, const cr__region *r, cr__region *again, cr_
 cr_status cr__loop_backward(cr__path *p, cr__region *r, const cr_arg *grads, cr_arg *made) {
     cr__region again;
     cr_graph *body = NULL;
-    cr_arg *all = cr_graph_alloc(p->to, (r->noperands + 2u) * sizeof *all);
-    if (!all) return CR_ENOMEM;
-    for (uint32_t i = 0; i <= r->noperands; i++) all[i] = cr_arg_none();
+    cr_arg *all = cr_graph_alloc(p->to, (r->noperands + 3u) * sizeof *all);
+    cr_arg *given = cr_graph_alloc(p->to, (r->nresults + 1u) * sizeof *given);
+    if (!all || !given) return CR_ENOMEM;
+    for (uint32_t i = 0; i < r->noperands + 3u; i++) all[i] = cr_arg_none();
+    memcpy(given, grads, r->nresults * sizeof *given);
+    given[r->nresults] = cr_arg_none();
     cr_status status = repeat(p, r, &again, &body);
-    if (!status) status = cr__sweep_backward(p, &again, grads, all);
-    for (uint32_t i = 0, k = 0; i < r->noperands && !status; i++, k++) made[i] = all[k += k == r->ncarried];
+    if (!status) status = cr__sweep_backward(p, &again, given, all);
+    uint32_t added = again.noperands - r->noperands; /* behind what is carried */
+    for (uint32_t i = 0; i < r->noperands && !status; i++) made[i] = all[i < r->ncarried ? i : i + added];
     cr_vec_dispose(&again.kept);
     cr_graph_release(body);
     return status;

@@ -227,7 +227,7 @@ def test_exported_modules():
 
 
 def test_random_numbers():
-    """Steps of map and scan keep what they drew; a loop that would be run again and draws is refused by name."""
+    """Steps of map and scan keep what they drew; a loop whose condition draws is refused by name."""
     x = cresset.rand(4, 3)
 
     def fn(x):
@@ -242,10 +242,10 @@ def test_random_numbers():
 
     for partition in (default_partition, min_cut_rematerialization_partition):
         assert run(aot_function(fn, "nop", partition_fn=partition)) == run(fn)
-    drawn = aot_function(lambda x: regions.while_loop(lambda c: c.sum() < 9, lambda c: (c + cresset.rand_like(c),),
+    drawn = aot_function(lambda x: regions.while_loop(lambda c: c.sum() < 9 * cresset.rand(()), lambda c: (c + c,),
                                                       (x,))[0], "nop")
-    with pytest.raises(NotImplementedError, match="higher_order::while_loop: its body draws random numbers by "
-                                                  "aten::rand_like.*pass them as an operand"):
+    with pytest.raises(NotImplementedError, match="higher_order::while_loop: its condition draws random numbers by "
+                                                  "aten::rand.*in the body, and carry them to the condition"):
         drawn(x.clone().requires_grad_())
     counted = aot_function(lambda x: regions.while_loop(lambda i, c: i < 3, lambda i, c: (i + 1, c * c), (0, x))[1],
                            "nop")
@@ -263,12 +263,28 @@ DRAWING = {
         w.sum() > 0, lambda a, b: h.cond(a.sum() > 0, lambda c, d: c * m.rand_like(d) * d, lambda c, d: c.exp() * d,
                                          (a * m.randn_like(a), b)),
         lambda a, b: a.sin() * m.rand_like(b) * b, (x, w)),
+    "loop": lambda m, h, x, w: h.while_loop(
+        lambda i, c: i < 3, lambda i, c: (i + 1, m.nn.functional.dropout(c * w, 0.5, True) * m.rand_like(c)),
+        (m.tensor(0), x))[1] * m.rand_like(x),
+    "no steps": lambda m, h, x, w: h.while_loop(
+        lambda i, c: i < 0, lambda i, c: (i + 1, c * w * m.rand_like(c)), (m.tensor(0), x * m.rand_like(x)))[1] * w,
+    "steps by what was drawn": lambda m, h, x, w: h.while_loop(
+        lambda s, c: s.sum() < 4, lambda s, c: (s + m.rand_like(s), (c * w).sin() * m.rand_like(c)),
+        (m.zeros(3), x))[1],
+    "loop in a loop": lambda m, h, x, w: h.while_loop(
+        lambda i, c: i < 2, lambda i, c: (i + 1, h.while_loop(
+            lambda k, d: k < 2, lambda k, d: (k + 1, (d * w).cos() * m.rand_like(d)), (i * 1, c * m.rand_like(c)))[1]),
+        (m.tensor(0), x))[1],
+    "loop in a branch": lambda m, h, x, w: h.cond(
+        x.sum() > 0, lambda a, b: h.while_loop(lambda i, c: i < 2, lambda i, c: (i + 1, c * b * m.rand_like(c)),
+                                               (m.tensor(0), a))[1] * m.rand_like(a),
+        lambda a, b: a * b, (x, w)),
 }
 
 
 @pytest.mark.parametrize("name", DRAWING)
 @pytest.mark.parametrize("sign", [1, -1])
-def test_branches_that_draw(name, sign):
+def test_regions_that_draw(name, sign):
     """Values, gradients and the generator afterwards are eager PyTorch's, whoever runs the graphs."""
     fn = DRAWING[name]
     x, w = (sign * t for t in values())
