@@ -33,6 +33,8 @@ utils.start()
 def _reset() -> None:
     for compiled in list(_made):
         compiled._reset()
+    if "cresset._dynamo.compiled_autograd" in sys.modules:
+        sys.modules["cresset._dynamo.compiled_autograd"].reset()
     for backend in _backends.values():
         if callable(getattr(backend, "reset", None)):
             backend.reset()
@@ -61,11 +63,16 @@ def _violated(place: str, conditions: list[str]) -> None:
         "  remove what needs one value, give bounds that the program keeps (min=, max=), or use maybe_mark_dynamic()")
 
 
-def _make(owner: Any, compiler: Any, fullgraph: bool, dynamic: bool | None = None, ways: int = 1) -> Any:
+def _make(owner: Any, compiler: Any, fullgraph: bool, dynamic: bool | None = None, ways: int = 1,
+          walks: Any = None) -> Any:
+    """walks: the backend for what is walked back inside of calls, where config.compiled_autograd is on."""
     from cresset._dynamo import config
     made = _C._Compiled(owner, compiler, Unsupported if fullgraph else None, config.recompile_limit,
                         _open_numbers(dynamic), config.accumulated_recompile_limit, ways)
     _made.add(made)
+    if walks is not None and config.compiled_autograd:
+        from cresset._dynamo import compiled_autograd
+        compiled_autograd._of_compiled(made, walks, dynamic)
     if _kept is not None:
         _kept.append(made)
     return made
@@ -148,14 +155,15 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     if options and options.get("freeze") and isinstance(compiler, str):
         _check_frozen(model)
     if isinstance(model, type) and isinstance(vars(model).get("__call__"), types.FunctionType):
-        model.__call__ = _make(vars(model)["__call__"], compiler, fullgraph, dynamic, how)
+        model.__call__ = _make(vars(model)["__call__"], compiler, fullgraph, dynamic, how, backend)
         return model
     if _C._kind(model) == "module":
-        return _compile_module(model, compiler, fullgraph, dynamic, how)
-    return _make(_code_owner(model), compiler, fullgraph, dynamic, how)
+        return _compile_module(model, compiler, fullgraph, dynamic, how, backend)
+    return _make(_code_owner(model), compiler, fullgraph, dynamic, how, backend)
 
 
-def _compile_module(module: Any, compiler: Any, fullgraph: bool, dynamic: bool | None, ways: int) -> Any:
+def _compile_module(module: Any, compiler: Any, fullgraph: bool, dynamic: bool | None, ways: int,
+                    walks: Any) -> Any:
     from cresset._dynamo.eval_frame import Optimized, OptimizedModule
     while isinstance(module, Optimized):
         module = module._orig_mod
@@ -165,4 +173,4 @@ def _compile_module(module: Any, compiler: Any, fullgraph: bool, dynamic: bool |
         if _torch.real() and isinstance(module, _torch.real().nn.Module):
             from cresset._torch.module import TorchModule
             kind = TorchModule
-    return kind(module, _make(_code_owner(module), compiler, fullgraph, dynamic, ways))
+    return kind(module, _make(_code_owner(module), compiler, fullgraph, dynamic, ways, walks))

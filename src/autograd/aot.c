@@ -21,6 +21,7 @@ void cr_aot_release(cr_aot *a) {
     code_release(&a->forward);
     for (size_t i = 0; i < a->backwards.n; i++) {
         code_release(&a->backwards.at[i]->code);
+        cr_graph_release(a->backwards.at[i]->graph);
         cr__twice_dispose(a->backwards.at[i]);
         cr_free(a->backwards.at[i]->defined);
         cr_free(a->backwards.at[i]);
@@ -395,7 +396,8 @@ static cr_status make_code(cr_aot *a, const cr_joint *j, const bool *defined, cr
     if (out->stale) return CR_OK;
     cr_status status = cr__cut_backward(j, a->saved, a->drawn, &g);
     if (!status) status = compile(a, CR_AOT_BACKWARD, g, &out->code);
-    cr_graph_release(g);
+    if (status) cr_graph_release(g);
+    else out->graph = g;
     return status;
 }
 

@@ -20,6 +20,7 @@ typedef struct cr__twice { bool *required; cr_aot *aot; } cr__twice;
 typedef struct cr__backward {
     bool *defined;
     cr_aot_code code;
+    cr_graph *graph;   /* what the code was made of: for walks that are one graph */
     const char *stale; /* a value that it reads and that the program wrote over later: there is no backward then */
     cr_graph *again;   /* (primals that `again` names, tangents) -> gradients; NULL: nobody has asked, or it draws */
     int32_t *place;    /* per primal: which of its results is the gradient; -1: none */

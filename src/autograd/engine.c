@@ -2,55 +2,31 @@
  * after it, so when a node is taken out, all its gradients are there. The sinks of leaves come last, or, where that can
  * be seen, right after the first node that used them: then their gradient is whole. No node is visited that no gradient
  * reaches, and, when only some tensors are asked for, none that does not lead to them. */
-#include "autograd/internal.h"
+#include "autograd/walk.h"
 
 #include "ops/formula.h"
 
 #include <stdlib.h>
-
-typedef struct pending {
-    cr_grad_node *node; /* retained */
-    cr_tensor **grads; /* per tensor result; owned; NULL: none yet */
-    uint64_t order;
-    bool queued, needed;
-} pending;
-typedef struct capture {
-    cr__edge edge;
-    cr_tensor *grad;
-} capture;
-typedef struct walk {
-    const cr_backward *b;
-    bool marks; /* places are written into the nodes; else they are in `index` */
-    cr_map index; /* node -> place in `all` */
-    cr_arena arena; /* of `grads` */
-    CR_VEC(pending) all;
-    CR_VEC(size_t) heap; /* of places */
-    capture *captures; /* per input */
-    uint64_t number;
-    cr_grad_node *at; /* borrowed */
-    cr_map reached; /* of cr_autograd_will_run: all nodes that a gradient may come to; empty until it is asked */
-    struct walk *outer; /* the one that this one runs inside of */
-} walk;
 
 /* ---- places and the heap ---- */
 
 /* One walk at a time of all threads finds its places in the nodes: the one that holds this; others have a map. */
 static int marking; /* atomic */
 
-static bool find_place(const walk *w, const cr_grad_node *node, uint64_t *at) {
+static bool find_place(const cr__walk *w, const cr_grad_node *node, uint64_t *at) {
     if (!w->marks) return cr_map_find(&w->index, &node, sizeof node, at);
     *at = node->place;
     return node->walk == w->number;
 }
 
-static cr_status set_place(walk *w, cr_grad_node *node, size_t at) {
+static cr_status set_place(cr__walk *w, cr_grad_node *node, size_t at) {
     if (!w->marks) return cr_map_put(&w->index, &node, sizeof node, at);
     node->walk = w->number;
     node->place = at;
     return CR_OK;
 }
 
-static cr_status place_of(walk *w, cr_grad_node *node, size_t *out) {
+cr_status cr__walk_place(cr__walk *w, cr_grad_node *node, size_t *out) {
     uint64_t at;
     if (find_place(w, node, &at)) return *out = at, CR_OK;
     CR_TRY(cr_vec_reserve(&w->all, w->all.n + 1));
@@ -59,19 +35,19 @@ static cr_status place_of(walk *w, cr_grad_node *node, size_t *out) {
     CR_TRY(set_place(w, node, w->all.n));
     cr_grad_node_retain(node);
     *out = w->all.n;
-    w->all.at[w->all.n++] = (pending){ .node = node, .grads = grads, .order = node->order };
+    w->all.at[w->all.n++] = (cr__pending){ .node = node, .grads = grads, .order = node->order };
     return CR_OK;
 }
 
-static uint64_t order_at(const walk *w, size_t i) { return w->all.at[w->heap.at[i]].order; }
+static uint64_t order_at(const cr__walk *w, size_t i) { return w->all.at[w->heap.at[i]].order; }
 
-static void swap(walk *w, size_t i, size_t k) {
+static void swap(cr__walk *w, size_t i, size_t k) {
     size_t place = w->heap.at[i];
     w->heap.at[i] = w->heap.at[k];
     w->heap.at[k] = place;
 }
 
-static cr_status heap_push(walk *w, size_t place) {
+cr_status cr__walk_push(cr__walk *w, size_t place) {
     if (w->all.at[place].queued) return CR_OK;
     CR_TRY(cr_vec_push(&w->heap, place));
     w->all.at[place].queued = true;
@@ -80,7 +56,18 @@ static cr_status heap_push(walk *w, size_t place) {
     return CR_OK;
 }
 
-static size_t heap_pop(walk *w) {
+void cr__walk_drop(cr__walk *w) {
+    size_t n = w->heap.n;
+    w->heap.n = 0;
+    for (size_t i = 0; i < n; i++) {
+        cr__pending *p = &w->all.at[w->heap.at[i]];
+        if (!p->queued) continue;
+        p->queued = false; /* no memory is needed: it had its place */
+        if (cr__walk_push(w, w->heap.at[i])) return;
+    }
+}
+
+static size_t heap_pop(cr__walk *w) {
     size_t top = w->heap.at[0], i = 0;
     w->heap.at[0] = w->heap.at[--w->heap.n];
     for (;;) {
@@ -124,17 +111,17 @@ static cr_status add_into(cr_tensor **sum, cr_tensor *grad, bool graph) {
 }
 
 /* Takes over the gradient. */
-static cr_status send(walk *w, const cr__edge *to, cr_tensor *grad) {
+static cr_status send(cr__walk *w, const cr__edge *to, cr_tensor *grad) {
     size_t place;
-    cr_status status = place_of(w, to->node, &place);
+    cr_status status = cr__walk_place(w, to->node, &place);
     cr_tensor **sum = status ? NULL : &w->all.at[place].grads[to->result];
     if (!status && !*sum) {
         *sum = grad;
-        return heap_push(w, place);
+        return cr__walk_push(w, place);
     }
     if (!status) status = add_into(sum, grad, w->b->graph);
     cr_tensor_release(grad);
-    return status ? status : heap_push(w, place);
+    return status ? status : cr__walk_push(w, place);
 }
 
 /* A leaf's .grad: the gradient itself where it is ours alone, else a copy; or added to what is there. */
@@ -182,7 +169,7 @@ static cr_status run_hook(const cr_grad_hook *hook, cr_tensor **grad) {
     return CR_OK;
 }
 
-static cr_status run_hooks(const pending *p) {
+static cr_status run_hooks(const cr__pending *p) {
     cr_grad_node *n = p->node;
     cr__autograd *leaf = n->leaf ? cr__autograd_get(n->leaf) : NULL;
     for (size_t i = 0; leaf && i < leaf->hooks.n; i++) {
@@ -221,7 +208,7 @@ static cr_status run_hooks_after(cr_tensor *leaf) {
 }
 
 /* Results that retain their gradients. */
-static cr_status keep_grads(const pending *p, bool graph) {
+static cr_status keep_grads(const cr__pending *p, bool graph) {
     cr_grad_node *n = p->node;
     for (size_t i = 0; i < n->keepers.n; i++) {
         cr__keeper k = n->keepers.at[i];
@@ -236,8 +223,8 @@ static cr_status keep_grads(const pending *p, bool graph) {
 }
 
 /* The gradients in the shape of the results. Borrowed; lists in `items`, which has room for all. */
-static void shape_grads(const cr_grad_node *n, cr_tensor *const *grads, const cr_arg *results, cr_arg *items,
-                        cr_arg *out) {
+void cr__walk_shape(const cr_grad_node *n, cr_tensor *const *grads, const cr_arg *results, cr_arg *items,
+                    cr_arg *out) {
     uint32_t at = 0;
     for (uint16_t i = 0; i < n->nresults; i++) {
         out[i] = cr_arg_none();
@@ -256,14 +243,14 @@ static void shape_grads(const cr_grad_node *n, cr_tensor *const *grads, const cr
     }
 }
 
-static bool wants(const walk *w, const cr__edge *e) {
+bool cr__walk_wants(const cr__walk *w, const cr__edge *e) {
     uint64_t at;
     if (!e->node) return false;
     return !w->captures || (find_place(w, e->node, &at) && w->all.at[at].needed);
 }
 
 /* What the derivative gave, one for each tensor among the arguments; each has a reference. */
-static void gather(const cr_grad_node *n, const cr_arg *args, cr_arg *made, cr_tensor **each) {
+void cr__walk_gather(const cr_grad_node *n, const cr_arg *args, cr_arg *made, cr_tensor **each) {
     uint32_t slot = 0;
     for (uint16_t p = 0; p < n->nargs; p++) {
         bool list = args[p].kind == CR_ARG_LIST;
@@ -282,13 +269,13 @@ static void gather(const cr_grad_node *n, const cr_arg *args, cr_arg *made, cr_t
 }
 
 /* Sends gradients to where the arguments came from; takes them over, and leaves none. */
-static cr_status send_all(walk *w, const cr_grad_node *n, cr_tensor **each) {
+static cr_status send_all(cr__walk *w, const cr_grad_node *n, cr_tensor **each) {
     cr_status status = CR_OK;
     for (uint32_t i = 0; i < n->nslots; i++) {
         const cr__edge *to = &n->slots[i].edge;
         cr_tensor *grad = each[i];
         each[i] = NULL;
-        if (grad && !status && wants(w, to)) status = send(w, to, grad);
+        if (grad && !status && cr__walk_wants(w, to)) status = send(w, to, grad);
         else cr_tensor_release(grad);
     }
     return status;
@@ -308,7 +295,7 @@ static cr_status refuse(const cr_op *op) {
 enum { SMALL = CR_LIMIT(8, 1) };
 
 /* By the op's derivative. each: per tensor argument, owned. */
-static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads, cr_tensor **each) {
+static cr_status derive(cr__walk *w, cr_grad_node *n, cr_tensor *const *grads, cr_tensor **each) {
     cr_arg args[CR_MAX_PARAMS], results[CR__MAX_RESULTS], given[CR__MAX_RESULTS], made[CR_MAX_PARAMS], small[SMALL];
     bool needs[CR_MAX_PARAMS], any = false;
     uint32_t slot = 0;
@@ -322,15 +309,15 @@ static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads, cr_te
     for (uint16_t p = 0; p < n->nargs; p++) {
         uint32_t tensors = cr__count_tensors(&args[p], 1);
         needs[p] = false;
-        for (uint32_t k = 0; k < tensors; k++) needs[p] |= wants(w, &n->slots[slot++].edge);
+        for (uint32_t k = 0; k < tensors; k++) needs[p] |= cr__walk_wants(w, &n->slots[slot++].edge);
         any |= needs[p];
     }
     if (!any) goto out;
     if (n->underived) CR_TRY_OUT(refuse(n->op));
     if (n->nouts > SMALL && !(items = cr_calloc(n->nouts, sizeof *items))) CR_TRY_OUT(CR_ENOMEM);
-    shape_grads(n, grads, results, items, given);
+    cr__walk_shape(n, grads, results, items, given);
     CR_TRY_OUT(cr_grad_expand(cr_exec_emitter(), n->op, args, results, given, needs, made));
-    gather(n, args, made, each);
+    cr__walk_gather(n, args, made, each);
 out:
     if (items != small) cr_free(items);
     cr_results_release(made, n->nargs);
@@ -341,10 +328,10 @@ out:
 }
 
 /* Runs the node and sends on what it gives. */
-static cr_status run_node(walk *w, cr_grad_node *n, cr_tensor **grads) {
+static cr_status run_node(cr__walk *w, cr_grad_node *n, cr_tensor **grads) {
     cr_tensor *small[SMALL] = { NULL }, **each = small;
     bool any = !w->captures;
-    for (uint32_t i = 0; i < n->nslots && !any; i++) any = wants(w, &n->slots[i].edge);
+    for (uint32_t i = 0; i < n->nslots && !any; i++) any = cr__walk_wants(w, &n->slots[i].edge);
     if (!any) return CR_OK; /* it was asked for its own gradient */
     if (n->nslots > SMALL && !(each = cr_calloc(n->nslots, sizeof *each))) return CR_ENOMEM;
     cr_status status = run_node_hooks(n, true, NULL, grads);
@@ -358,7 +345,7 @@ static cr_status run_node(walk *w, cr_grad_node *n, cr_tensor **grads) {
     return status;
 }
 
-static cr_status fill_leaf(const walk *w, cr_grad_node *n, cr_tensor **grads) {
+static cr_status fill_leaf(const cr__walk *w, cr_grad_node *n, cr_tensor **grads) {
     if (w->captures) return CR_OK;
     CR_TRY(run_node_hooks(n, true, NULL, grads));
     if (!grads[0]) return CR_OK;
@@ -372,18 +359,23 @@ static cr_status fill_leaf(const walk *w, cr_grad_node *n, cr_tensor **grads) {
     return status ? status : run_node_hooks(n, false, NULL, grads);
 }
 
-static _Thread_local walk *walking; /* the innermost one */
+static _Thread_local cr__walk *walking; /* the innermost one */
 
-static cr_status visit(walk *w, size_t place) {
-    const pending p = w->all.at[place]; /* the array may move */
-    w->at = p.node;
-    CR_TRY(run_hooks(&p));
-    CR_TRY(keep_grads(&p, w->b->graph));
+cr_status cr__walk_show(cr__walk *w, const cr__pending *p) {
+    CR_TRY(keep_grads(p, w->b->graph));
     for (size_t i = 0; w->captures && i < w->b->ninputs; i++) {
-        capture *c = &w->captures[i];
-        if (c->edge.node != p.node || !p.grads[c->edge.result]) continue;
-        cr_tensor_retain(c->grad = p.grads[c->edge.result]);
+        cr__captured *c = &w->captures[i];
+        if (c->edge.node != p->node || !p->grads[c->edge.result]) continue;
+        cr_tensor_retain(c->grad = p->grads[c->edge.result]);
     }
+    return CR_OK;
+}
+
+static cr_status visit(cr__walk *w, size_t place) {
+    const cr__pending p = w->all.at[place]; /* the array may move */
+    w->at = p.node;
+    if (!p.hooked) CR_TRY(run_hooks(&p));
+    CR_TRY(cr__walk_show(w, &p));
     cr_status status;
     if (p.node->leaf) status = fill_leaf(w, p.node, p.grads);
     else status = run_node(w, p.node, p.grads);
@@ -392,6 +384,16 @@ static cr_status visit(walk *w, size_t place) {
         p.grads[i] = NULL;
     }
     return status;
+}
+
+/* It is put back: a graph may begin with it. */
+static cr_status run_hooks_first(cr__walk *w, size_t place) {
+    const cr__pending p = w->all.at[place];
+    w->at = p.node;
+    CR_TRY(run_hooks(&p));
+    w->all.at[place].hooked = true;
+    w->all.at[place].queued = false;
+    return cr__walk_push(w, place);
 }
 
 /* ---- the whole walk ---- */
@@ -472,7 +474,7 @@ static cr_status start_grad(const cr_backward *b, size_t i, cr_tensor **out) {
     return status;
 }
 
-static cr_status start(walk *w) {
+static cr_status start(cr__walk *w) {
     const cr_backward *b = w->b;
     for (size_t i = 0; i < b->nroots; i++) {
         cr__edge e = b->roots[i] ? (cr__edge){ NULL, 0 } : b->from[i];
@@ -490,7 +492,7 @@ static cr_status start(walk *w) {
 }
 
 static int by_order(const void *a, const void *b) {
-    const pending *x = a, *y = b;
+    const cr__pending *x = a, *y = b;
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
@@ -498,7 +500,7 @@ bool cr__leaf_hooks;
 
 /* Finds everything that can be reached, and the place of each sink: right behind the first node that used its leaf, in
  * the order of that node's edges. */
-static cr_status place_sinks(walk *w) {
+static cr_status place_sinks(cr__walk *w) {
     for (size_t at = 0; at < w->all.n; at++) {
         const cr_grad_node *n = w->all.at[at].node;
         for (uint32_t i = 0; i < n->nslots; i++) {
@@ -506,25 +508,25 @@ static cr_status place_sinks(walk *w) {
             uint64_t behind = n->order - 1 - CR_MIN(i, (1u << CR__ORDER_BITS) - 2);
             size_t place;
             if (!to) continue;
-            CR_TRY(place_of(w, n->slots[i].edge.node, &place));
-            pending *p = &w->all.at[place];
+            CR_TRY(cr__walk_place(w, n->slots[i].edge.node, &place));
+            cr__pending *p = &w->all.at[place];
             if (to->leaf && (!p->order || behind < p->order)) p->order = behind;
         }
     }
     qsort(w->all.at, w->all.n, sizeof *w->all.at, by_order);
     w->heap.n = 0;
     for (size_t at = 0; at < w->all.n; at++) {
-        pending *p = &w->all.at[at];
+        cr__pending *p = &w->all.at[at];
         bool queued = p->queued;
         CR_TRY(set_place(w, p->node, at));
         p->queued = false;
-        if (queued) CR_TRY(heap_push(w, at));
+        if (queued) CR_TRY(cr__walk_push(w, at));
     }
     return CR_OK;
 }
 
 /* Which nodes lead to an input: all that can be reached, oldest first. */
-static cr_status mark(walk *w) {
+static cr_status mark(cr__walk *w) {
     for (size_t i = 0; i < w->b->ninputs; i++) {
         if (!w->b->inputs[i]) {
             cr_grad_node_retain(w->b->to[i].node);
@@ -537,7 +539,7 @@ static cr_status mark(walk *w) {
     }
     CR_TRY(place_sinks(w));
     for (size_t at = 0; at < w->all.n; at++) {
-        pending *p = &w->all.at[at];
+        cr__pending *p = &w->all.at[at];
         for (size_t i = 0; i < w->b->ninputs; i++) p->needed |= w->captures[i].edge.node == p->node;
         for (uint32_t i = 0; i < p->node->nslots && !p->needed; i++) {
             uint64_t to;
@@ -548,7 +550,7 @@ static cr_status mark(walk *w) {
     return CR_OK;
 }
 
-static cr_status finish(walk *w) {
+static cr_status finish(cr__walk *w) {
     for (size_t i = 0; w->captures && i < w->b->ninputs; i++) {
         if (w->b->found) {
             w->b->found[i] = w->captures[i].grad;
@@ -563,14 +565,17 @@ static cr_status finish(walk *w) {
     return CR_OK;
 }
 
-static cr_status run(walk *w) {
+static cr_status run(cr__walk *w) {
     CR_TRY(start(w));
     if (w->captures) CR_TRY(mark(w));
     else if (__atomic_load_n(&cr__leaf_hooks, __ATOMIC_RELAXED)) CR_TRY(place_sinks(w));
     while (w->heap.n) {
+        bool taken = false;
+        if (w->graphs) CR_TRY(cr__segment_run(w, &taken));
+        if (taken) continue;
         size_t place = heap_pop(w);
         if (w->captures && !w->all.at[place].needed) continue;
-        CR_TRY(visit(w, place));
+        CR_TRY(w->graphs && cr__segment_waits(&w->all.at[place]) ? run_hooks_first(w, place) : visit(w, place));
     }
     return finish(w);
 }
@@ -582,13 +587,14 @@ cr_status cr_autograd_backward(const cr_backward *b) {
     const struct cr_vmap *level = before.vmap ? cr__backward_level(b) : NULL;
     if (level) return cr__backward_mapped(level, b);
     static uint64_t last; /* atomic */
-    walk w = { .b = b, .number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED), .outer = walking };
+    cr__walk w = { .b = b, .number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED), .outer = walking };
     walking = &w;
     w.marks = !__atomic_exchange_n(&marking, 1, __ATOMIC_ACQUIRE);
     cr_arena_init(&w.arena);
     cr_map_init(&w.reached);
     cr_map_init(&w.index);
     cr_status status = CR_OK;
+    cr__segment_choose(&w);
     if (b->inputs && !(w.captures = cr_calloc(b->ninputs + 1, sizeof *w.captures))) status = CR_ENOMEM;
     ambient->grad = b->graph;
     ambient->mode.autocast.enabled = false; /* a gradient has its tensor's dtype */
@@ -611,6 +617,7 @@ cr_status cr_autograd_backward(const cr_backward *b) {
     cr_arena_dispose(&w.arena);
     if (w.marks) __atomic_store_n(&marking, 0, __ATOMIC_RELEASE);
     walking = w.outer;
+    cr__segment_leave(&w);
     return status;
 }
 
@@ -635,7 +642,7 @@ static cr_status reach(nodes *todo, cr_map *known, bool *leaf) {
     return status;
 }
 
-static cr_status reach_all(walk *w) {
+static cr_status reach_all(cr__walk *w) {
     nodes todo = { 0 };
     bool leaf = false;
     cr_status status = CR_OK;
@@ -663,7 +670,7 @@ cr_status cr_autograd_depends(cr_tensor *t, cr_grad_node *const *through, size_t
 
 cr_status cr_autograd_will_run(cr_grad_node *n, bool *yes) {
     uint64_t at;
-    walk *w = walking;
+    cr__walk *w = walking;
     *yes = false;
     if (!w) return CR_FAIL(CR_ERUNTIME, "only while a backward() runs is it known which nodes it comes to");
     if (w->captures) {

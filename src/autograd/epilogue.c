@@ -3,7 +3,7 @@
  *
  * Everything here that touches the caller's tensors is an eager call on the tape: copying a new value to an input gives
  * the input the history that the program would have given it, a view that is taken again has its root's. */
-#include "autograd/aot_internal.h"
+#include "autograd/segment.h"
 
 #include "graph/writes.h"
 
@@ -233,6 +233,15 @@ static cr_status kept_call(void *user, cr_tensor *const *grads, cr_tensor **out)
 }
 
 static const cr_node_vtable table = { kept_name, kept_call, kept_forget, kept_release, NULL };
+
+bool cr__aot_inlined(const cr_grad_node *n, cr__inlined *out) {
+    if (n->table != &table) return false;
+    const kept *k = n->user;
+    *out = (cr__inlined){ k->aot, k->numbers, k->saved, k->tangents };
+    return !k->gone;
+}
+
+cr_status cr__aot_check_saved(const cr_grad_node *n) { return check_saved(n->user); }
 
 /* ---- what the program did besides ---- */
 

@@ -153,6 +153,8 @@ bool cr__keeps_something(const cr_grad_node *n);
  * CR_ERUNTIME: it has, or one was written since. */
 CR_NODISCARD cr_status cr__saved_open(cr_grad_node *n, bool graph, bool forget, cr_arg *args, uint64_t *lent,
                                       cr_arg *results);
+/* The derivative does not look at that result, not even at its meta: it is opened as none. */
+bool cr__saved_is_unread(const cr_grad_node *n, uint16_t result);
 /* Forgets what somebody else holds: bits of `mask`. */
 static inline void cr__args_drop(cr_arg *args, uint64_t mask) {
     for (; mask; mask &= mask - 1) args[__builtin_ctzll(mask)] = cr_arg_none();

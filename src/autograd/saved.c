@@ -186,8 +186,7 @@ static cr_status check_versions(const cr_grad_node *n, const cr__slot *slots, ui
     return CR_OK;
 }
 
-/* The derivative does not look at that result, not even at its meta: there is nothing to open. */
-static bool is_unread(const cr_grad_node *n, uint16_t result) {
+bool cr__saved_is_unread(const cr_grad_node *n, uint16_t result) {
     return (n->singles >> result & 1) && !(n->read_metas >> result & 1) && !n->results[result].u.t;
 }
 
@@ -229,7 +228,7 @@ static cr_status take_all(cr_grad_node *n, cr_arg *args, uint64_t *lent, cr_arg 
     slot = out = 0;
     CR_TRY(open_shapes(n, n->slots, &slot, args, n->nargs));
     for (uint16_t i = 0; i < n->nresults; i++) {
-        bool unread = is_unread(n, i);
+        bool unread = cr__saved_is_unread(n, i);
         hand_over(&n->results[i], 1, &results[i]);
         if (unread) results[i] = cr_arg_none(), out++;
         else CR_TRY(open_shapes(n, n->outs, &out, &results[i], 1));
@@ -243,7 +242,7 @@ static cr_status unpack_all(cr_grad_node *n, bool graph, bool every, cr_arg *arg
     if (n->walked) return refuse_walked(n);
     for (uint16_t i = 0; i < n->nargs; i++) CR_TRY(unpack(n, n->slots, &slot, NULL, &n->args[i], graph, &args[i]));
     for (uint16_t i = 0; i < n->nresults; i++) {
-        if (!every && is_unread(n, i)) out++;
+        if (!every && cr__saved_is_unread(n, i)) out++;
         else CR_TRY(unpack(n, n->outs, &out, n, &n->results[i], graph, &results[i]));
     }
     return CR_OK;
@@ -319,7 +318,7 @@ static cr_arg *find_saved(const cr_grad_node *n, const char *name, cr_arg *args,
         char numbered[24];
         snprintf(numbered, sizeof numbered, "result%u", (unsigned)i);
         if (!strcmp(name, numbered) || (n->nresults == 1 && !strcmp(name, "result")))
-            return is_unread(n, i) ? NULL : &results[i];
+            return cr__saved_is_unread(n, i) ? NULL : &results[i];
     }
     return NULL;
 }

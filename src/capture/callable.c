@@ -8,6 +8,7 @@
 #include "capture/stamps.h"
 
 #include "python/py.h"
+#include "python/walk_graphs.h"
 
 #include <structmember.h>
 
@@ -17,6 +18,7 @@ typedef struct callable {
     PyObject *wrapped;          /* what was compiled: a function, or a method */
     PyObject *function, *self;  /* its parts; self NULL: no method. Borrowed from `wrapped` */
     PyObject *dict, *weakrefs;
+    cr_walk_graphs *walks;      /* what captures walks back inside of its calls; owned; NULL: nothing */
     cr_dispatcher d;
 } callable;
 
@@ -45,6 +47,30 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyOb
     callable *k = (callable *)self;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     return k->self ? call_method(k, args, n, kwnames) : cr_dispatch(&k->d, k->function, args, n, kwnames);
+}
+
+/* config.compiled_autograd: the thread's own are back when the call ends, however it does. */
+static PyObject *call_capturing_walks(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    cr_walk_graphs *own = ((callable *)self)->walks, *before;
+    cr_walk_graphs_retain(own);
+    before = cr_walk_graphs_use(own);
+    PyObject *result = call(self, args, nargsf, kwnames), *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback); /* giving up references may run anything */
+    cr_walk_graphs_release(cr_walk_graphs_use(before));
+    PyErr_Restore(type, value, traceback);
+    return result;
+}
+
+static PyObject *capture_walks(PyObject *self, PyObject *o) {
+    callable *k = (callable *)self;
+    cr_walk_graphs *graphs = cr_py_walk_graphs(o);
+    if (!graphs)
+        return PyErr_Format(PyExc_TypeError, "_capture_walks() takes a _WalkGraphs, not a %s", Py_TYPE(o)->tp_name);
+    cr_walk_graphs_retain(graphs);
+    cr_walk_graphs_release(k->walks);
+    k->walks = graphs;
+    k->vectorcall = call_capturing_walks;
+    Py_RETURN_NONE;
 }
 
 /* ---- life ---- */
@@ -129,6 +155,7 @@ static void callable_dealloc(PyObject *self) {
     PyObject_GC_UnTrack(self);
     if (k->weakrefs) PyObject_ClearWeakRefs(self);
     callable_clear(self);
+    cr_walk_graphs_release(k->walks);
     Py_CLEAR(k->wrapped);
     Py_TYPE(self)->tp_free(self);
 }
@@ -366,6 +393,7 @@ static PyMethodDef methods[] = {
       "What was captured: [{function, file, code, at, line, reason, resumes, graph, ops, guards, misses (of each "
       "guard), effects, tier, hits, capture_seconds, compile_seconds, run_seconds}]." },
     { "_counts", counts, METH_NOARGS, "How calls went: {captures, hits, misses, plain, failed, breaks}." },
+    { "_capture_walks", capture_walks, METH_O, "Walks back inside of its calls are captured by a _WalkGraphs." },
     { "_wait", wait_for_tiers, METH_NOARGS, "Waits until native code that is being built is there." },
     { "get_compiler_config", get_compiler_config, METH_NOARGS, "What the backend's own get_compiler_config() says." },
     { "_forget", forget, METH_O, "_forget(code): forgets what was captured of it; how many places knew it." },

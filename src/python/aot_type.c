@@ -1,6 +1,7 @@
 /* aot_type.c: cresset._C._Aot: a function of tensors, recorded and compiled with its gradients, called in its place.
  * What compilers are to Python: callables that take a role and a Graph, and give a callable over tensors. */
 #include "python/py.h"
+#include "python/walk_graphs.h"
 
 #include "autograd/aot.h"
 #include "trace/trace.h"
@@ -67,6 +68,15 @@ static void release_object(void *o) {
     PyGILState_Release(gil);
 }
 
+cr_status cr_py_code(PyObject *made, cr_aot_code *out) {
+    if (!PyCallable_Check(made))
+        return CR_FAIL(CR_ETYPE, "a compiler gave a %s; it must give something that can be called on the graph's "
+                                 "inputs",
+                       Py_TYPE(made)->tp_name);
+    *out = (cr_aot_code){ run_code, release_object, Py_NewRef(made) };
+    return CR_OK;
+}
+
 /* `user`: compile(role, graph) -> callable, or None for the interpreter. */
 static cr_status compile(void *user, cr_aot_role role, cr_graph *g, cr_aot_code *out) {
     static const char *const roles[] = { "forward", "backward", "inference" };
@@ -74,18 +84,8 @@ static cr_status compile(void *user, cr_aot_role role, cr_graph *g, cr_aot_code 
     cr_graph_retain(g);
     PyObject *graph = cr_py_graph_new(g);
     PyObject *made = graph ? PyObject_CallFunction(user, "sN", roles[role], graph) : NULL;
-    cr_status status = made ? CR_OK : CR_EPYTHON;
-    if (made == Py_None) {
-        Py_DECREF(made);
-        status = cr_aot_interpret(g, out);
-    } else if (made && !PyCallable_Check(made)) {
-        status = CR_FAIL(CR_ETYPE, "a compiler gave a %s; it must give something that can be called on the graph's "
-                                   "inputs",
-                         Py_TYPE(made)->tp_name);
-        Py_DECREF(made);
-    } else if (made) {
-        *out = (cr_aot_code){ run_code, release_object, made };
-    }
+    cr_status status = made == Py_None ? cr_aot_interpret(g, out) : made ? cr_py_code(made, out) : CR_EPYTHON;
+    Py_XDECREF(made);
     PyGILState_Release(gil);
     return status;
 }

@@ -4,6 +4,7 @@
  * know those weakly enough that nothing lives longer because of a handle to a leaf. */
 #include "python/autograd_type.h"
 #include "python/tensor.h"
+#include "python/walk_graphs.h"
 
 /* ---- hooks ---- */
 
@@ -275,6 +276,7 @@ int cr_py_autograd_init(PyObject *module) {
     cr_status status = cr_autograd_init();
     if (status) return cr_py_fail(status);
     if (PyType_Ready(&handle_type) || cr_py_nodes_init(module) || cr_py_saved_init(module) ||
-        cr_py_watch_init(module) || cr_py_anomaly_init(module)) return -1;
+        cr_py_watch_init(module) || cr_py_anomaly_init(module) || cr_py_walk_graphs_init(module))
+        return -1;
     return PyModule_AddFunctions(module, functions);
 }

@@ -33,7 +33,8 @@ verify_correctness = False  # what a backend made is compared with the graph, on
 repro_after: str | None = None
 repro_level = 1  # 2: with the smallest graph that fails
 debug_dir_root = "cresset_debug"  # where such scripts go
-raise_on_ctx_manager_usage = True  # `with optimize(...)` raises; False: it holds for functions compiled inside
+compiled_autograd = False  # backward() inside of calls of what is compiled from now on is captured and compiled, too
+raise_on_ctx_manager_usage = True  # `with optimize(...)` raises; False: functions called inside are captured
 
 _other_names = {"cache_size_limit": "recompile_limit", "accumulated_cache_size_limit": "accumulated_recompile_limit"}
 
@@ -69,6 +70,7 @@ _checks: dict[str, tuple[Callable[[Any], bool], str]] = {
     "repro_after": (lambda value: value in (None, "dynamo", "aot"), "None, 'dynamo' or 'aot'"),
     "repro_level": (lambda value: value in (1, 2), "1 or 2"),
     "debug_dir_root": (lambda value: isinstance(value, str), "the path of a folder"),
+    "compiled_autograd": (_is_switch, "True or False"),
     "raise_on_ctx_manager_usage": (_is_switch, "True or False"),
 }
 
@@ -84,9 +86,6 @@ _elsewhere = {
 # settings that have one value here, and why: that one is read, and may be set
 _settled: dict[str, tuple[Any, str]] = {
     "allow_rnn": (True, "recurrent layers are captured like any other"),
-    "compiled_autograd": (False, "the backward of a compiled call is compiled with it (backend='native'), hooks and "
-                                 "what lies between such calls run as they are; cresset.func.grad or aot_function make "
-                                 "one graph of a whole step"),
     "guard_nn_modules": (True, "modules are always guarded"),
     "inline_inbuilt_nn_modules": (True, "modules are always inlined"),
 }

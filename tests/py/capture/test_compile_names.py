@@ -215,7 +215,7 @@ def test_it_holds(statement):
 
 @pytest.mark.parametrize("name, value, why", [
     ("allow_rnn", False, "like any other"), ("inline_inbuilt_nn_modules", False, "always inlined"),
-    ("guard_nn_modules", False, "always guarded"), ("compiled_autograd", True, "cresset.func.grad or aot_function")])
+    ("guard_nn_modules", False, "always guarded")])
 def test_settings_with_one_value_say_why(name, value, why):
     with pytest.raises(NotImplementedError, match=f"{name} is {not value}, not {value}: .*{why}"):
         setattr(config, name, value)

@@ -214,8 +214,3 @@ def test_settings_of_pytorch_say_what_there_is_instead(name):
             use()
         assert repr(name) in str(raised.value) and config._elsewhere[name] in str(raised.value)
         assert "suppress_errors" in str(raised.value)
-
-
-def test_compiled_autograd_says_what_there_is_instead():
-    with pytest.raises(NotImplementedError, match="compiled together with it.*aot_function"):
-        cresset._dynamo.compiled_autograd.enable(lambda gm: gm)
