@@ -24,6 +24,7 @@ from cresset._dynamo.exc import NotCallableError, Unsupported
 __all__ = ["compile", "list_backends", "register_backend"]
 
 _made: weakref.WeakSet[Any] = weakref.WeakSet()  # what compile() has made, so that reset() finds it
+_blocks: weakref.WeakSet[Any] = weakref.WeakSet()  # of `with optimize(...)`
 _kept: list[Any] | None = None  # the same, held, while a whole script is explained
 
 
@@ -31,7 +32,7 @@ utils.start()
 
 
 def _reset() -> None:
-    for compiled in list(_made):
+    for compiled in [*_made, *_blocks]:
         compiled._reset()
     if "cresset._dynamo.compiled_autograd" in sys.modules:
         sys.modules["cresset._dynamo.compiled_autograd"].reset()

@@ -113,7 +113,11 @@ def disable(fn=None, recursive=True, *, reason=None):
     plain, too. A module comes back as a wrapper, a class changed in place. `reason`: what is said where a capture ends
     for it. Also a decorator."""
     if fn is None:
-        return lambda function: disable(function, recursive, reason=reason)
+        decorator = lambda function: disable(function, recursive, reason=reason)
+        if not recursive or not hasattr(_C, "_plain"):
+            return decorator
+        from cresset._dynamo.optimizing import _State
+        return _State("disable", decorator, _C._plain)
     if not hasattr(_C, "_Compiled") or getattr(fn, "_cresset_disabled", False) is True:
         return fn
     if isinstance(fn, type):

@@ -685,6 +685,13 @@ static bool is_captured(PyObject *function) {
     return !(code->co_flags & suspends) && !is_of_library(code) && !is_machinery(code) && is_called_plainly(function);
 }
 
+bool cr_is_program_frame(PyCodeObject *code, PyObject *function) {
+    const char *file = PyUnicode_AsUTF8(code->co_filename);
+    if (!file) return PyErr_Clear(), false;
+    if (is_of_library(code) || is_machinery(code) || *file == '<') return false;
+    return !PyFunction_Check(function) || !cr_is_left_alone(function);
+}
+
 static PyObject *dispatch_with_self(cr_dispatcher *d, PyObject *function, PyObject *self, PyObject *const *args,
                                     Py_ssize_t nargs, PyObject *kwnames) {
     Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);

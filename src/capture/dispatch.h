@@ -95,6 +95,8 @@ void cr_wait_for_code(cr_entry *e);
 /* Between begin and end compiled functions of this thread use what was captured and capture nothing. */
 void cr_run_only_begin(void);
 void cr_run_only_end(void);
+/* Is it code of the program's, not of the standard library, and has nobody said that it runs as it is? */
+bool cr_is_program_frame(PyCodeObject *code, PyObject *function);
 /* Between begin and end compiled functions run plain on this thread. */
 void cr_plain_begin(void);
 void cr_plain_end(void);

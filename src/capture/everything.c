@@ -4,37 +4,38 @@
  * its arguments being the locals. Each code object has a dispatcher of its own, as if it had been compiled. So programs
  * that know nothing of us (CPython's own tests) say whether compiled functions do what plain ones do. How frames went
  * is counted, with reasons. */
-#define Py_BUILD_CORE 1
-#include "capture/hook.h"
+#include "capture/everything.h"
 
 #include "capture/capture.h"
-#include "capture/dispatch.h"
 #include "capture/suspended.h"
-#include "base/base.h"
 
 typedef struct everything {
-    cr_map by_code;    /* code -> index of `all` */
-    CR_VEC(cr_dispatcher *) all;
+    cr_dispatchers by_code;
     PyObject *reasons; /* dict: why frames ran plain -> how many; owned */
     uint64_t frames, whole, broken;
 } everything;
 
-/* Borrowed; NULL: exception. */
-static cr_dispatcher *dispatcher_of(everything *all, PyCodeObject *code) {
+cr_dispatcher *cr_dispatchers_get(cr_dispatchers *all, PyCodeObject *code) {
     uint64_t at;
     if (cr_map_find(&all->by_code, &code, sizeof code, &at)) return all->all.at[at];
     cr_dispatcher *d = PyMem_Calloc(1, sizeof *d);
     if (!d || cr_vec_push(&all->all, d)) return PyMem_Free(d), (cr_dispatcher *)PyErr_NoMemory();
-    d->backend = Py_None;
-    d->unsupported = Py_None;
-    d->limit = 8;
-    d->quiet = true;
+    *d = all->like;
     if (!cr_cache_of(d, (PyObject *)code) || cr_map_put(&all->by_code, &code, sizeof code, all->all.n - 1)) {
         all->all.n--;
         cr_dispatcher_forget(d);
         return PyMem_Free(d), (cr_dispatcher *)PyErr_NoMemory();
     }
     return d;
+}
+
+void cr_dispatchers_dispose(cr_dispatchers *d) {
+    for (size_t i = 0; i < d->all.n; i++) {
+        cr_dispatcher_forget(d->all.at[i]);
+        PyMem_Free(d->all.at[i]);
+    }
+    cr_vec_dispose(&d->all);
+    cr_map_dispose(&d->by_code);
 }
 
 static void count_reason(everything *all, const char *text, PyObject *reason) {
@@ -46,7 +47,7 @@ static void count_reason(everything *all, const char *text, PyObject *reason) {
     Py_XDECREF(more);
 }
 
-static const char *why_not(const cr_frame *frame, int throwflag) {
+const char *cr_frame_why_not(const cr_frame *frame, int throwflag) {
     int flags = cr_frame_code(frame)->co_flags, function = CO_OPTIMIZED | CO_NEWLOCALS;
     if (throwflag) return "something is thrown into the frame";
     if (flags & CO_ASYNC_GENERATOR) return "the frame of an asynchronous generator";
@@ -59,9 +60,9 @@ static bool see(cr_activation *a, PyThreadState *thread, cr_frame *frame, int th
     everything *all = a->user;
     PyObject *reason = NULL;
     all->frames++;
-    const char *not = why_not(frame, throwflag);
+    const char *not = cr_frame_why_not(frame, throwflag);
     if (not) return count_reason(all, not, NULL), false;
-    cr_dispatcher *d = dispatcher_of(all, cr_frame_code(frame));
+    cr_dispatcher *d = cr_dispatchers_get(&all->by_code, cr_frame_code(frame));
     if (!d) return PyErr_Clear(), false;
     uint64_t breaks = d->breaks;
     if (!cr_carry_frame(d, thread, frame, result, &reason)) {
@@ -73,22 +74,12 @@ static bool see(cr_activation *a, PyThreadState *thread, cr_frame *frame, int th
     return true;
 }
 
-static void dispose(everything *all) {
-    for (size_t i = 0; i < all->all.n; i++) {
-        cr_dispatcher_forget(all->all.at[i]);
-        PyMem_Free(all->all.at[i]);
-    }
-    cr_vec_dispose(&all->all);
-    cr_map_dispose(&all->by_code);
-    Py_CLEAR(all->reasons);
-}
-
 static PyObject *capture_all(PyObject *module, PyObject *const *args, Py_ssize_t n) {
-    everything all = { .frames = 0 };
+    everything all = { .by_code.like = { .backend = Py_None, .unsupported = Py_None, .limit = 8, .quiet = true } };
     cr_activation activation;
     (void)module;
     if (n < 1) return PyErr_Format(PyExc_TypeError, "_capture_all() takes a function and its arguments");
-    cr_map_init(&all.by_code);
+    cr_map_init(&all.by_code.by_code);
     if (!(all.reasons = PyDict_New())) return NULL;
     cr_hook_begin(&activation, see, &all);
     PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)n - 1, NULL);
@@ -96,7 +87,8 @@ static PyObject *capture_all(PyObject *module, PyObject *const *args, Py_ssize_t
     PyObject *counts = !result ? NULL
                                : Py_BuildValue("{s:K,s:K,s:K,s:O}", "frames", all.frames, "whole", all.whole, "broken",
                                                all.broken, "plain", all.reasons);
-    dispose(&all);
+    cr_dispatchers_dispose(&all.by_code);
+    Py_CLEAR(all.reasons);
     return counts ? Py_BuildValue("NN", result, counts) : (Py_XDECREF(result), NULL);
 }
 

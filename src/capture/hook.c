@@ -90,4 +90,21 @@ void cr_hook_end(cr_activation *a) {
         _PyInterpreterState_SetEvalFrameFunc(interpreter, a->previous);
 }
 
+void cr_hook_begin_block(cr_activation *a, cr_see_frame see, void *user) {
+    cr_hook_begin(a, see, user);
+    a->stack = __builtin_frame_address(0);
+}
+
+void cr_hook_end_block(cr_activation *a) {
+    cr_activation *inner = current;
+    if (inner == a) {
+        cr_hook_end(a);
+        return;
+    }
+    while (inner && inner->outer != a) inner = inner->outer;
+    if (!inner) return;
+    inner->outer = a->outer;
+    if (a->previous != hook) inner->previous = a->previous; /* it is the one that puts it back now */
+}
+
 bool cr_hook_is_set(void) { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == hook; }

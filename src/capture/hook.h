@@ -26,6 +26,9 @@ struct cr_activation {
 };
 void cr_hook_begin(cr_activation *a, cr_see_frame see, void *user);
 void cr_hook_end(cr_activation *a);
+/* The same for one that ends in any order, wherever it is kept: the C stack is counted from where it begins. */
+void cr_hook_begin_block(cr_activation *a, cr_see_frame see, void *user);
+void cr_hook_end_block(cr_activation *a);
 bool cr_hook_is_set(void); /* ours, on top of others or alone */
 /* Lets whoever is beneath the activation run the frame, in the end CPython. */
 PyObject *cr_hook_pass(cr_activation *a, PyThreadState *thread, cr_frame *frame, int throwflag);

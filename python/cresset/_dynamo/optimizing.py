@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import types
 from typing import Any, Callable
 
@@ -13,11 +14,20 @@ __all__ = ["OptimizeContext", "optimize", "optimize_assert", "remove_from_cache"
            "skip_code"]
 
 
+def _check_usage(name: str) -> None:
+    if config.raise_on_ctx_manager_usage:
+        raise RuntimeError(f"{name}(...) is no context manager: write @{name}(...) before the function, or "
+                           f"{name}(...)(function); config.raise_on_ctx_manager_usage = False allows 'with'")
+
+
 class OptimizeContext:
-    """What optimize() gives: called with a function or module, it compiles it."""
+    """What optimize() gives: called with a function or module, it compiles it. As a context manager
+    (config.raise_on_ctx_manager_usage is False): functions that this thread calls inside are captured."""
 
     def __init__(self, arguments: dict[str, Any], guard_export_fn: Any, guard_fail_fn: Any):
         self.arguments, self.guard_export_fn, self.guard_fail_fn = arguments, guard_export_fn, guard_fail_fn
+        self._entered: list[Any] = []  # blocks, the innermost last
+        self._known: Any = None  # a block that has ended, with what it captured
 
     def __call__(self, fn: Any) -> Any:
         from cresset import _compile
@@ -27,15 +37,65 @@ class OptimizeContext:
             _tell_guards(told, self.guard_export_fn, self.guard_fail_fn)
         return made
 
-    def __enter__(self) -> Any:
-        if config.raise_on_ctx_manager_usage:
-            raise RuntimeError("optimize(...) is no context manager: write @optimize(...) before the function, or "
-                               "optimize(...)(function)")
-        raise NotImplementedError("functions called inside of 'with optimize(...)' are not captured: write "
-                                  "optimize(...)(function)")
+    def __enter__(self) -> None:
+        _check_usage("optimize")
+        if self.guard_export_fn or self.guard_fail_fn:
+            raise NotImplementedError("'with optimize(guard_export_fn=..., guard_fail_fn=...)': guards are told of "
+                                      "functions that are compiled; write optimize(...)(function)")
+        if self.arguments["disable"] or config.disable or os.environ.get("CRESSET_DISABLE") == "1":
+            self._entered.append(None)
+            return
+        block, self._known = self._known or _make_block(self.arguments), None
+        self._entered.append(block)
+        block.begin()
 
     def __exit__(self, *raised: Any) -> None:
-        """Never reached: entering raises."""
+        block = self._entered[-1]
+        if block is not None:
+            block.end()
+            self._known = block
+        self._entered.pop()
+
+
+def _make_block(arguments: dict[str, Any]) -> Any:
+    from cresset import _compile
+    found = _compile._find_backend(arguments["backend"], arguments["fullgraph"])
+    block: Any = None
+
+    def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            block.pause(1)  # what a backend calls is not the program's
+            try:
+                return function(*args)
+            finally:
+                block.pause(-1)
+        return run
+
+    def backend(graph: Any, example_inputs: list[Any], *library: str) -> Callable[..., Any]:
+        return quiet(quiet(found)(graph, example_inputs, *library))
+    from cresset._dynamo.exc import Unsupported
+    block = _C._Block(backend if callable(found) else found, Unsupported if arguments["fullgraph"] else None,
+                      config.recompile_limit, _compile._open_numbers(arguments["dynamic"]), 1,
+                      os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/")
+    _compile._blocks.add(block)
+    return block
+
+
+class _State:
+    """run() and disable() without a function: decorators, and context managers for this thread."""
+
+    def __init__(self, name: str, wrap: Callable[[Any], Any], switch: Callable[[bool], None]):
+        self.name, self.wrap, self.switch = name, wrap, switch
+
+    def __call__(self, fn: Any) -> Any:
+        return self.wrap(fn)
+
+    def __enter__(self) -> None:
+        _check_usage(self.name)
+        self.switch(True)
+
+    def __exit__(self, *raised: Any) -> None:
+        self.switch(False)
 
 
 def _tell_guards(compiled: Any, exported: Any, failed: Any) -> None:
@@ -72,7 +132,7 @@ def run(fn: Any = None) -> Any:
     """A function that calls `fn`; compiled functions use what was captured before and capture nothing, on this
     thread."""
     if fn is None:
-        return run
+        return _State("run", run, _C._run_only)
     if not callable(fn):
         raise NotCallableError(f"run() takes a function, not a {type(fn).__name__}")
 
