@@ -158,13 +158,17 @@ static cr_status put_tensor(cr__segment *s, const cr_meta *m) {
     return put_numbers(s, m->stride, m->rank, CR__NUMBER_STRIDE);
 }
 
+/* Texts of derivatives cannot ask where in its memory a tensor begins; those in C do (as_strided). */
+bool cr__segment_reads_offsets(const cr_grad_node *n) { return n->op && n->op->base->row->grad_fn; }
+
 /* Of a tensor that is not kept there may be its shape alone. */
 static cr_status put_slot(cr__segment *s, const cr_grad_node *n, const cr__slot *slot, const cr_tensor *t) {
     uint8_t known = (uint8_t)(slot->kept | (t != NULL) << 1 | (slot->shape != 0) << 2);
     CR_TRY(put(s, &known, 1));
+    const cr__shape *m = slot->shape ? (const cr__shape *)((const uint64_t *)n + slot->shape) : NULL;
+    if (cr__segment_reads_offsets(n) && (t || m)) CR_TRY(put_word(s, (uint64_t)(t ? t->meta.offset : m->offset)));
     if (t) return put_tensor(s, &t->meta);
-    if (!slot->shape) return CR_OK;
-    const cr__shape *m = (const cr__shape *)((const uint64_t *)n + slot->shape);
+    if (!m) return CR_OK;
     CR_TRY(put_meta(s, m->dtype, m->rank, m->flags, m->device));
     CR_TRY(put_numbers(s, m->dims, m->rank, CR__NUMBER_SIZE));
     return put_numbers(s, m->dims + m->rank, m->rank, CR__NUMBER_STRIDE);

@@ -47,6 +47,7 @@ typedef struct cr__bound { const cr__entry *entry; const cr_sym_value *values; }
 /* Do the numbers fit the entry? values: of its symbols. */
 bool cr__segment_fits(const cr__segment *s, const cr__entry *e, cr_sym_value *values);
 
+bool cr__segment_reads_offsets(const cr_grad_node *n);
 /* For these numbers, without code: it cannot be one graph. */
 CR_NODISCARD cr_status cr__entry_create(const cr__segment *s, cr__entry **out);
 /* Records the segment. open: per number, is it a symbol? NULL: none is. `from`: the numbers of the entry before. */

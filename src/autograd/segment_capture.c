@@ -13,6 +13,7 @@ typedef struct recording {
     cr_trace *trace;
     cr_fakes fakes;
     cr_tensor **grads;   /* of all members; owned; NULL: none */
+    bool offsets;        /* where tensors begin is part of the structure */
     bool *sent;          /* per gradient: the segment has added to it */
     size_t number;       /* where the numbers of what is being opened are */
     unsigned named;      /* inputs so far */
@@ -84,6 +85,7 @@ static cr_status fake_of(recording *r, const cr_tensor *t, cr_tensor **out) {
     int rank = t->meta.rank;
     CR_TRY(cr_fake_sized(&r->fakes, t, dims, out));
     (*out)->meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
+    if (!r->offsets) (*out)->meta.offset = 0; /* nobody may know */
     for (int d = 0; d < rank; d++) dims[rank + d] = (*out)->meta.stride[d];
     r->number += 2u * (size_t)rank;
     return CR_OK;
@@ -284,6 +286,7 @@ static cr_status record_node(recording *r, size_t at) {
     cr_tensor **each = cr_calloc(n->nslots + 1u, sizeof *each);
     if (!each) return CR_ENOMEM;
     r->number = m->number;
+    r->offsets = cr__segment_reads_offsets(n);
     cr_status status = !n->op && cr__aot_inlined(n, &program) ? record_program(r, n, &program, grads, each)
                                                              : record_op(r, n, grads, each);
     if (!status) status = send_all(r, n, each);

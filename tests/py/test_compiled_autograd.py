@@ -447,6 +447,21 @@ def test_constants_and_flags_are_part_of_the_structure():
     assert counted() == (4, 4)
 
 
+def test_where_tensors_begin():
+    data, w = cresset.randn(40, 4), cresset.randn(4, 4, requires_grad=True)
+    with compiled_autograd.enable("eager"):
+        for i in range(10):
+            ((data[4 * i:4 * i + 4] @ w) ** 2).sum().backward()
+    assert counted() == (1, 1)  # nothing asks
+    for start in (0, 1, 2, 1):
+        x, y = (data.flatten().clone()[start:start + 9].detach().requires_grad_() for _ in range(2))
+        with compiled_autograd.enable("eager"):
+            (x.as_strided((2, 3), (3, 1), 3) ** 2).sum().backward()
+        (y.as_strided((2, 3), (3, 1), 3) ** 2).sum().backward()
+        assert cresset.equal(x.grad, y.grad)
+    assert counted() == (4, 4)
+
+
 def test_each_compiler_has_its_own():
     x = cresset.randn(3, requires_grad=True)
     for compiler, captures in (("eager", 1), (kept, 2), ("eager", 2), (kept, 2)):
