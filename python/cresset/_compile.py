@@ -9,6 +9,7 @@ the line and the reason. The work is done in C (`_C._Compiled`, src/capture).
 """
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import types
@@ -26,6 +27,7 @@ __all__ = ["compile", "list_backends", "register_backend"]
 _made: weakref.WeakSet[Any] = weakref.WeakSet()  # what compile() has made, so that reset() finds it
 _blocks: weakref.WeakSet[Any] = weakref.WeakSet()  # of `with optimize(...)`
 _kept: list[Any] | None = None  # the same, held, while a whole script is explained
+_told_of_reset: dict[int, Any] = {}  # backends without a name that were used since the last reset() and have one
 
 
 utils.start()
@@ -36,7 +38,9 @@ def _reset() -> None:
         compiled._reset()
     if "cresset._dynamo.compiled_autograd" in sys.modules:
         sys.modules["cresset._dynamo.compiled_autograd"].reset()
-    for backend in _backends.values():
+    used = {id(backend): backend for backend in _backends.values()} | _told_of_reset
+    _told_of_reset.clear()
+    for backend in used.values():
         if callable(getattr(backend, "reset", None)):
             backend.reset()
 
@@ -53,14 +57,20 @@ def _open_numbers(dynamic: bool | None) -> int:
             | (not config.specialize_float) * 16 | data)
 
 
-def _violated(place: str, conditions: list[str]) -> None:
-    """What the program does not leave open of a size that mark_dynamic() promised."""
+def _violated(place: str, conditions: list[str], size: int, bounds: tuple[int, int] | None) -> None:
+    """What the program does not leave open of a size that mark_dynamic() promised; size: in this call."""
     from cresset._dynamo.exc import UserErrorType
     from cresset.export._shapes import ConstraintViolationError
-    why = ", ".join(conditions) or "its example is 0 or 1, or outside of the bounds"
+    if conditions:
+        why = f"the program needs: {', '.join(conditions)}"
+    elif bounds and not bounds[0] <= size <= bounds[1]:
+        most = bounds[1] if bounds[1] < 1 << 62 else "inf"
+        why = f"in this call it is {size}, which is not in the range [{bounds[0]}, {most}]"
+    else:
+        why = f"in this call it is {size}, and 0 and 1 are never left open: give a larger example"
     raise ConstraintViolationError(
         UserErrorType.CONSTRAINT_VIOLATION,
-        f"Constraints violated ({place})! mark_dynamic() promises that {place} varies; the program needs: {why}\n"
+        f"Constraints violated ({place})! mark_dynamic() promises that {place} varies; {why}\n"
         "  remove what needs one value, give bounds that the program keeps (min=, max=), or use maybe_mark_dynamic()")
 
 
@@ -88,6 +98,8 @@ def _find_backend(backend: Any, fullgraph: bool = False,
             return backend
     if not callable(backend):
         raise NotCallableError(f"backend must be a name or a function, not a {type(backend).__name__}")
+    if callable(getattr(backend, "reset", None)):
+        _told_of_reset[id(backend)] = backend
     from cresset._dynamo.backends.calling import Backend
     return Backend(backend, fullgraph, given)
 
@@ -111,6 +123,10 @@ def _code_owner(fn: Any) -> Any:
         return fn.__wrapped__
     if type(fn) is types.FunctionType:  # of disable(): what it kept out, since the outermost counts
         return _code_owner(fn.__wrapped__) if vars(fn).get("_cresset_disabled") is True else fn
+    if isinstance(fn, staticmethod):
+        return _code_owner(fn.__func__)
+    if isinstance(fn, functools.partial):
+        return _of_partial(fn)
     if type(fn) is types.MethodType:
         return types.MethodType(_code_owner(fn.__func__), fn.__self__)
     if isinstance(fn, type):
@@ -121,6 +137,20 @@ def _code_owner(fn: Any) -> Any:
     if not callable(fn):
         raise NotCallableError(f"compile() takes a function, a module or a class, not a {type(fn).__name__}")
     raise TypeError(f"{fn!r} has no Python code to capture: wrap it, compile(lambda *args: f(*args))")
+
+
+def _of_partial(fn: functools.partial[Any]) -> Any:
+    """A function that calls it, since a partial has no code of its own."""
+    def partial(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+    partial.__wrapped__ = fn  # type: ignore[attr-defined]
+    return functools.update_wrapper(partial, fn)
+
+
+def _call_of(kind: type) -> Any:
+    """The __call__ of a class's objects, its own or inherited, where it is written in Python."""
+    found = next((vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)), None)
+    return found if isinstance(found, types.FunctionType) else None
 
 
 def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = None,
@@ -155,8 +185,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
                                   "is compared by 'cresset compile --verify'")
     if options and options.get("freeze") and isinstance(compiler, str):
         _check_frozen(model)
-    if isinstance(model, type) and isinstance(vars(model).get("__call__"), types.FunctionType):
-        model.__call__ = _make(vars(model)["__call__"], compiler, fullgraph, dynamic, how, backend)
+    if isinstance(model, type) and (call := _call_of(model)) is not None:
+        model.__call__ = _make(_code_owner(call), compiler, fullgraph, dynamic, how, backend)  # type: ignore[misc]
         return model
     if _C._kind(model) == "module":
         return _compile_module(model, compiler, fullgraph, dynamic, how, backend)

@@ -156,6 +156,7 @@ class set_stance:
         self.before = _C._set_stance(self.stance)
 
     def __enter__(self):
+        _C._set_stance(self.stance)  # where one is entered a second time
         return self
 
     def __exit__(self, *exc):

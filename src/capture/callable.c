@@ -289,15 +289,15 @@ static int add_data(cr_entry *e, const cr_cache *c, int32_t at, void *list) {
 
 /* ---- who wants to know ---- */
 
-static PyObject *observer; /* called with (compiled, entry, why); NULL: nobody */
+static PyObject *observer; /* called with (compiled, entry, missed); NULL: nobody */
 static bool observes_all;  /* entries with graph and guards */
 
 bool cr_is_observed(void) { return observer != NULL; }
 
-int cr_observe(cr_dispatcher *d, cr_entry *e, const cr_cache *c, int32_t at, PyObject *why) {
+int cr_observe(cr_dispatcher *d, cr_entry *e, const cr_cache *c, int32_t at, PyObject *missed) {
     PyObject *self = d->owner ? d->owner : Py_None, *seen = Py_XNewRef(observer);
     PyObject *data = seen ? entry_data(e, c, at, observes_all) : NULL;
-    PyObject *done = data ? PyObject_CallFunctionObjArgs(seen, self, data, why ? why : Py_None, NULL) : NULL;
+    PyObject *done = data ? PyObject_CallFunctionObjArgs(seen, self, data, missed ? missed : Py_None, NULL) : NULL;
     if (!done && seen && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_WriteUnraisable(seen);
     Py_XDECREF(done);
     Py_XDECREF(data);
@@ -566,8 +566,8 @@ static PyMethodDef functions[] = {
     { "_call_cached", call_cached, METH_VARARGS,
       "_call_cached(fn, args, kwargs): fn(*args, **kwargs); compiled functions capture nothing inside of it." },
     { "_set_observer", set_observer, METH_VARARGS,
-      "_set_observer(fn, all): fn(compiled, entry, why) is told of entries that are made; all: with graph and guards. "
-      "fn None: nobody is." },
+      "_set_observer(fn, all): fn(compiled, entry, missed) is told of entries that are made; all: with graph and "
+      "guards. fn None: nobody is." },
     { "_use_substitutes", use_substitutes, METH_NOARGS,
       "Captures look for functions that stand in for those in C (cresset._dynamo.rules)." },
     { "_only_compliant", only_compliant, METH_O,

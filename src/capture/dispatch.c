@@ -112,17 +112,7 @@ static int add_entry(cr_cache *c, cr_place *p, cr_entry *e) {
 
 /* ---- capturing ---- */
 
-/* What is captured: a call, or a frame before one of its instructions. */
-typedef struct request {
-    cr_dispatcher *d;
-    cr_cache *cache;
-    PyObject *function;
-    int32_t at;
-    PyObject *const *args; /* the call's, or locals and stack of the frame */
-    Py_ssize_t nargs;
-    PyObject *kwnames;
-    int depth; /* of the frame's stack */
-} request;
+typedef cr_request request;
 
 int cr_begin_call(cr_capture *c, PyObject *function, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
@@ -351,10 +341,14 @@ static int check_promises(const cr_guards *g, const cr_numbers *n) {
             if (!text || PyList_Append(all, text)) Py_CLEAR(all);
             Py_XDECREF(text);
         }
-        PyObject *module = place && all ? PyImport_ImportModule("cresset._compile") : NULL;
-        PyObject *none = module ? PyObject_CallMethod(module, "_violated", "OO", place, all) : NULL;
+        PyObject *bounds = p->bounded ? Py_BuildValue("LL", (long long)p->range.lo, (long long)p->range.hi)
+                                      : Py_NewRef(Py_None);
+        PyObject *module = place && all && bounds ? PyImport_ImportModule("cresset._compile") : NULL;
+        PyObject *none = NULL;
+        if (module) none = PyObject_CallMethod(module, "_violated", "OOLO", place, all, (long long)p->size, bounds);
         Py_XDECREF(none);
         Py_XDECREF(module);
+        Py_XDECREF(bounds);
         Py_XDECREF(place);
         Py_XDECREF(all);
         return -1;
@@ -380,26 +374,12 @@ static int check_fresh(const request *r, cr_entry *e, PyObject **slots) {
     return e->reason ? 0 : -1;
 }
 
-/* What did not hold of the entry made last, in words. New reference. */
-static PyObject *what_failed(const request *r, const cr_place *p) {
-    if (!p->entries.n)
-        return PyUnicode_FromString(r->cache->captures ? "calls have ever other numbers of arguments"
-                                                       : "nothing was captured yet");
-    cr_guards *g = &p->entries.at[0]->guards;
-    PyObject **slots = PyMem_Calloc(g->slots + 1, sizeof *slots);
-    if (!slots) return PyErr_NoMemory();
-    int32_t row = cr_guards_check(g, r->args, r->function, slots);
-    PyMem_Free(slots);
-    return row < 0 ? PyUnicode_FromString("the surroundings (gradient mode, dtypes, ...) changed")
-                   : cr_guard_text(g, (size_t)row);
-}
-
 static int observe(const request *r, cr_entry *e) {
     const cr_place *p = find_place(r->cache, r->at, r->nargs, r->kwnames);
-    PyObject *why = p && p->entries.n ? what_failed(r, p) : NULL;
+    PyObject *missed = p && p->entries.n ? cr_misses(r, p, true) : NULL;
     if (PyErr_Occurred()) return -1;
-    int failed = cr_observe(r->d, e, r->cache, r->at, why);
-    Py_XDECREF(why);
+    int failed = cr_observe(r->d, e, r->cache, r->at, missed);
+    Py_XDECREF(missed);
     return failed;
 }
 
@@ -471,35 +451,6 @@ static cr_entry *make_entry(const request *r, PyObject ***slots) {
     return NULL;
 }
 
-/* Has the code object been captured as often as may be, by all who compiled it together? */
-static bool is_full(const request *r) {
-    return r->d->all && cr_code_count((PyCodeObject *)r->cache->code, 0) >= r->d->all;
-}
-
-/* One warning for a function, naming what did not hold. */
-static int tell_limit(const request *r, const cr_place *p) {
-    if (r->cache->told || r->d->quiet) return 0;
-    r->cache->told = true;
-    PyObject *why = what_failed(r, p), *name = NULL;
-    if (r->at < 0) name = PyUnicode_FromFormat("%R", r->function);
-    else {
-        const cr_code *code = cr_code_get((PyCodeObject *)r->cache->code);
-        int line = code ? PyCode_Addr2Line((PyCodeObject *)r->cache->code, code->at[r->at].own * 2) : 0;
-        name = PyUnicode_FromFormat("%R, from line %d on,", r->function, line);
-    }
-    int failed = !why || !name ||
-                 PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
-                                  "%U was captured %zd times, the limit%s, and runs plain from now on for calls that "
-                                  "fit none; what last did not hold: %U",
-                                  name, is_full(r) ? r->d->all : r->at < 0 ? r->cache->captures
-                                                                           : (Py_ssize_t)p->entries.n,
-                                  is_full(r) ? " of its code by all who compiled it (accumulated_recompile_limit)" : "",
-                                  why);
-    Py_XDECREF(why);
-    Py_XDECREF(name);
-    return failed ? -1 : 0;
-}
-
 /* ---- finding ---- */
 
 /* The first entry of the place whose guards hold; *slots are filled. Borrowed. NULL: none, or an exception. */
@@ -533,14 +484,10 @@ static bool is_off(void) {
 static int may_capture(const request *r, const cr_place *p) {
     const cr_code *code = cr_code_get((PyCodeObject *)r->cache->code);
     if (!code) return -1;
-    if (run_only_depth || code->skipped) return 0;
+    if (run_only_depth) return 0;
+    if (code->skipped) return r->d->unsupported == Py_None ? 0 : cr_tell_skipped(r);
     if (cr_capture_stance != CR_STANCE_FAIL_ON_MISS) return cr_capture_stance == CR_STANCE_DEFAULT;
-    PyObject *why = what_failed(r, p);
-    if (why)
-        PyErr_Format(PyExc_RuntimeError, "%R would have to be captured, and the stance is fail_on_recompile; what did "
-                                         "not hold: %U", r->function, why);
-    Py_XDECREF(why);
-    return -1;
+    return cr_tell_stance(r, p);
 }
 
 cr_entry *cr_find_at(cr_dispatcher *d, cr_cache *cache, PyObject *function, PyObject *const *state, int depth,
@@ -552,7 +499,7 @@ cr_entry *cr_find_at(cr_dispatcher *d, cr_cache *cache, PyObject *function, PyOb
     cr_entry *e = find_entry(&r, p, small, slots);
     if (e) return cr_entry_retain(e);
     if (PyErr_Occurred() || may_capture(&r, p) <= 0) return NULL;
-    if ((Py_ssize_t)p->entries.n >= d->limit || is_full(&r)) return tell_limit(&r, p), NULL;
+    if ((Py_ssize_t)p->entries.n >= d->limit || cr_is_full(&r)) return cr_tell_limit(&r, p), NULL;
     return make_entry(&r, slots);
 }
 
@@ -620,9 +567,9 @@ static PyObject *dispatch(cr_dispatcher *d, PyObject *function, const void *of, 
     if (e) {
         d->hits++;
         cr_entry_retain(e);
-    } else if (r.cache->captures < d->limit && !is_full(&r)) {
+    } else if (r.cache->captures < d->limit && !cr_is_full(&r)) {
         e = make_entry(&r, &slots);
-    } else if (!tell_limit(&r, p)) {
+    } else if (!cr_tell_limit(&r, p)) {
         result = call_plain(d, function, args, (size_t)nargs, kwnames);
     }
     if (e) result = run(&r, e, slots);

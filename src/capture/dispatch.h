@@ -42,6 +42,18 @@ typedef struct cr_dispatcher {
     uint64_t hits, misses, plain, failed, breaks;
 } cr_dispatcher;
 
+/* What is captured: a call, or a frame before one of its instructions. */
+typedef struct cr_request {
+    cr_dispatcher *d;
+    cr_cache *cache;
+    PyObject *function;
+    int32_t at;
+    PyObject *const *args; /* the call's, or locals and stack of the frame */
+    Py_ssize_t nargs;
+    PyObject *kwnames;
+    int depth; /* of the frame's stack */
+} cr_request;
+
 PyObject *cr_dispatch(cr_dispatcher *d, PyObject *function, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 /* Calls what a break calls: a Python function of the program's by its own cache, anything else as it is. */
 PyObject *cr_dispatch_callee(cr_dispatcher *d, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
@@ -85,11 +97,22 @@ extern bool cr_capture_timed;           /* process: what runs of entries take is
 typedef enum cr_stance { CR_STANCE_DEFAULT, CR_STANCE_PLAIN, CR_STANCE_PLAIN_ON_MISS, CR_STANCE_FAIL_ON_MISS,
                          CR_STANCE_COUNT } cr_stance;
 extern cr_stance cr_capture_stance;
-/* Tells whoever asked (Python: _set_observer) of an entry that was made: `why` says what did not hold of the one
- * before, NULL: it is the first of its place. What goes wrong in there is nobody's failure; -1: Ctrl-C
+/* Tells whoever asked (Python: _set_observer) of an entry that was made: `missed` (cr_misses) says what did not hold of
+ * those before, NULL: it is the first of its place. What goes wrong in there is nobody's failure; -1: Ctrl-C
  * and the like, which is the caller's. (callable.c) */
-int cr_observe(cr_dispatcher *d, cr_entry *e, const cr_cache *c, int32_t at, PyObject *why);
+int cr_observe(cr_dispatcher *d, cr_entry *e, const cr_cache *c, int32_t at, PyObject *missed);
 bool cr_is_observed(void);
+/* What does not hold for the call of the entries of a place, in words, of the one made last first: a list of texts, of
+ * that one alone unless `all`. New reference. (misses.c) */
+PyObject *cr_misses(const cr_request *r, const cr_place *p, bool all);
+/* Has the code object been captured as often as may be, by all who compiled it together? */
+bool cr_is_full(const cr_request *r);
+/* Nothing more is captured: one warning for a function, naming what did not hold of each entry; where it must be a
+ * graph, an exception. -1: exception. */
+int cr_tell_limit(const cr_request *r, const cr_place *p);
+/* These raise, and return -1: fail_on_recompile; a function that skip_code() keeps out and that must be a graph. */
+int cr_tell_stance(const cr_request *r, const cr_place *p);
+int cr_tell_skipped(const cr_request *r);
 /* Until native code that is being built is there, Cresset's or a front end's. (callable.c) */
 void cr_wait_for_code(cr_entry *e);
 /* Between begin and end compiled functions of this thread use what was captured and capture nothing. */

@@ -29,7 +29,14 @@ typedef struct cr_extent {
     const cr_frontend *frontend;
 } cr_extent;
 /* What mark_dynamic() promises: the size stays open, for all of [lo, hi]. */
-typedef struct cr_promise { cr_sym symbol; int32_t slot; int dim; bool bounded; cr_range range; } cr_promise;
+typedef struct cr_promise {
+    cr_sym symbol;
+    int32_t slot;
+    int dim;
+    bool bounded;
+    cr_range range;
+    int64_t size; /* in the call at hand */
+} cr_promise;
 
 typedef struct cr_numbers {
     cr_env *env; /* owned */

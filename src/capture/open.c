@@ -117,7 +117,7 @@ int cr_need_numbers(cr_capture *c) {
 /* Dimension d as a symbol: a new one, or that of a size as large. */
 static int open_size(cr_capture *c, PyObject *real, int32_t source, const cr_frontend *fe, int d, bool marked,
                      cr_dim *size) {
-    cr_promise promise = { .slot = source, .dim = d };
+    cr_promise promise = { .slot = source, .dim = d, .size = *size };
     if (marked) promise.bounded = find_bounds(real, d, &promise.range);
     bool opens = *size > 1;
     cr_sym symbol = opens && !marked && (c->dynamic & CR_DYNAMIC_ALL) ? find_duck(c, *size) : NULL;

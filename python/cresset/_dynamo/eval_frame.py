@@ -2,19 +2,25 @@
 
 The original is its submodule `_orig_mod`, so that state dicts carry that prefix, as PyTorch's do. Everything else that
 is read, set or deleted goes to the original; a call goes to what was compiled of the original's call, its hooks
-included.
+included. Hooks of the wrapper, and those of all modules, run around that once more.
 """
 from __future__ import annotations
 
+import warnings
 from typing import Any, Iterator
 
+from cresset.nn.modules import module as modules
 from cresset.nn.modules.module import Module
 
 __all__ = ["Optimized", "OptimizedModule"]
 
+_told = False  # that hooks of all modules run twice
+
 
 class Optimized:
     """What compile() adds to a class of modules, Cresset's or torch's: calls are captured."""
+
+    _global_hooks: tuple[Any, ...] = ()  # tables of hooks that run for every module
 
     def __init__(self, module: Any, compiled: Any):
         super().__init__()
@@ -22,10 +28,27 @@ class Optimized:
         self._modules["_orig_mod"] = module
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__dict__["_compiled"](*args, **kwargs)
+        own = self.__dict__
+        for table in self._global_hooks:
+            if table:
+                _tell_twice()
+                return super().__call__(*args, **kwargs)  # type: ignore[misc]
+        if (own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]
+                or "forward" in own):
+            return super().__call__(*args, **kwargs)  # type: ignore[misc]
+        return own["_compiled"](*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.__dict__["_compiled"](*args, **kwargs)
+
+    def get_compiler_config(self) -> Any:
+        """As that of compiled functions: what the backend says of itself."""
+        told = getattr(self.__dict__["_compiled"], "get_compiler_config", None)  # disable() has none
+        return told() if told else None
+
+    @property
+    def _torchdynamo_orig_callable(self) -> Any:
+        return self._modules["_orig_mod"].__call__
 
     @property
     def training(self) -> bool:  # type: ignore[override]
@@ -45,13 +68,16 @@ class Optimized:
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "_orig_mod":
             raise AttributeError("the module that was compiled cannot be replaced: compile the other one")
-        if name in self.__dict__ or name == "training":
+        if name in self.__dict__ or name in ("training", "forward"):
             object.__setattr__(self, name, value)
         else:
             setattr(self._modules["_orig_mod"], name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(self._modules["_orig_mod"], name)
+        if name == "forward" and name in self.__dict__:
+            object.__delattr__(self, name)
+        else:
+            delattr(self._modules["_orig_mod"], name)
 
     def __len__(self) -> int:
         return len(self._modules["_orig_mod"])
@@ -70,5 +96,16 @@ class Optimized:
         return original + [name for name in super().__dir__() if name not in set(original)]
 
 
+def _tell_twice() -> None:
+    global _told
+    if not _told:
+        _told = True
+        warnings.warn("hooks of all modules (register_module_forward_hook() and its like) run for what compile() makes "
+                      "of a module, too, and so twice in a call: use module.compile(), or hooks of single modules",
+                      UserWarning, stacklevel=3)
+
+
 class OptimizedModule(Optimized, Module):
     """A module whose calls are captured."""
+
+    _global_hooks = (modules._global_forward_pre_hooks, modules._global_forward_hooks)

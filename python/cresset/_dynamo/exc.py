@@ -5,9 +5,9 @@ import enum
 
 from cresset._C import GuardOnDataDependentSymNode
 
-__all__ = ["BackendCompilerFailed", "BranchesDifferError", "DataDependentError", "InvalidBackend", "NotCallableError",
-           "SkipFrame", "TorchDynamoException", "TorchRuntimeError", "UncapturedHigherOrderOpError", "Unsupported",
-           "UserError", "UserErrorType"]
+__all__ = ["BackendCompilerFailed", "BranchesDifferError", "DataDependentError", "FailOnRecompileLimitHit",
+           "InvalidBackend", "NotCallableError", "SkipFrame", "TorchDynamoException", "TorchRuntimeError",
+           "UncapturedHigherOrderOpError", "Unsupported", "UserError", "UserErrorType"]
 
 
 class UserErrorType(enum.Enum):
@@ -27,6 +27,11 @@ class TorchDynamoException(RuntimeError):
 
 class Unsupported(TorchDynamoException):
     """A call of a function compiled with fullgraph=True cannot be one graph: says where, and why."""
+
+
+class FailOnRecompileLimitHit(Unsupported):
+    """fullgraph=True, and a call fits nothing of what was captured as often as the limits allow: says what did not
+    hold."""
 
 
 class BackendCompilerFailed(TorchDynamoException):

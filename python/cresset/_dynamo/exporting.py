@@ -67,7 +67,17 @@ class ExportedGraph(fx.GraphModule):
         return results
 
 
-def _graph_module(ep: Any, kind: type) -> Any:
+def _embed(graph: Any, ep: Any, constants: dict[int, Any]) -> None:
+    """Constants that no program holds become outputs of the graph, by their numbers among the user's."""
+    user = [i for i, spec in enumerate(ep.graph_signature.output_specs) if spec.kind.name == "USER_OUTPUT"]
+    output = graph.output_node()
+    results = list(output.args[0]) if isinstance(output.args[0], (tuple, list)) else [output.args[0]]
+    for number, value in constants.items():
+        results[user[number]] = value
+    output.args = (tuple(results),)
+
+
+def _graph_module(ep: Any, kind: type, constants: dict[int, Any]) -> Any:
     """The program's graph, its state as attributes."""
     whole = fx.GraphModule.from_graph(ep._program.graph)
     attributes = {name: getattr(whole, name) for name, _ in ep._program.graph._subgraphs()}
@@ -81,6 +91,8 @@ def _graph_module(ep: Any, kind: type) -> Any:
         read.meta.update(node.meta)
         node.replace_all_uses_with(read)
         whole.graph.erase_node(node)
+    if constants:
+        _embed(whole.graph, ep, constants)
     return kind(attributes, whole.graph)
 
 
@@ -129,12 +141,12 @@ def export(f: Any, *extra_args: Any, aten_graph: bool = False, pre_dispatch: boo
             spec = _all_open(f, args, kwargs)
         elif disable_constraint_solver:
             spec = _relaxed(spec)
-        ep = _run(f, mod, args, kwargs, spec, prefer_deferred_runtime_asserts_over_guards, guards)
+        ep, constants = _run(f, mod, args, kwargs, spec, prefer_deferred_runtime_asserts_over_guards, guards)
         if aten_graph and (decomposition_table is not None or not pre_dispatch):
             ep = ep.run_decompositions(decomposition_table if decomposition_table is not None else {})
         if not same_signature:
-            return ExportResult(_graph_module(ep, fx.GraphModule), guards)
-        return ExportResult(_graph_module(ep, ExportedGraph)._take(ep), guards)
+            return ExportResult(_graph_module(ep, fx.GraphModule, constants), guards)
+        return ExportResult(_graph_module(ep, ExportedGraph, constants)._take(ep), guards)
 
     if extra_args or extra_kwargs:
         warnings.warn("export(f, *args) is deprecated: write export(f)(*args)", FutureWarning, stacklevel=2)
@@ -162,7 +174,7 @@ def _module_of(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _run(f: Any, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], spec: Any, asserts: bool,
-         guards: list[str]) -> Any:
+         guards: list[str]) -> tuple[Any, dict[int, Any]]:
     from cresset.export import _trace
     from cresset.export._state import claimed
     with claimed(mod):
@@ -173,7 +185,7 @@ def _run(f: Any, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], spec: 
             return _finish(_trace._Export(mod, args, kwargs, spec, (), asserts, False, True), guards)
 
 
-def _finish(work: Any, guards: list[str]) -> Any:
+def _finish(work: Any, guards: list[str]) -> tuple[Any, dict[int, Any]]:
     work.elsewhere, work.captured_guards = [], guards
     ep = work.run()
     if work.elsewhere:
@@ -183,7 +195,7 @@ def _finish(work: Any, guards: list[str]) -> Any:
                         f"export(): tensors are used that are no inputs, parameters, buffers or attributes of the "
                         f"module:\n{places}\npass each as an argument, or mark the function that makes it with "
                         "cresset._dynamo.assume_constant_result")
-    return ep
+    return ep, work.embedded
 
 
 def _export_to_torch_ir(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, dynamic_shapes: Any = None,

@@ -17,6 +17,8 @@ import re
 import sys
 from typing import Any, Callable
 
+from cresset._json import _SHORT
+
 __all__ = ["NAMES", "set_logs"]
 
 
@@ -49,11 +51,23 @@ def _graph_code(entry: dict[str, Any]) -> str | None:
     return f"{_place(entry)}:\n{entry['graph']}" if entry["ops"] else None
 
 
+def _sizes(graph: Any) -> list[str]:
+    """A line for each tensor, and one more where sizes are open: what they were in this call. Bodies come behind."""
+    lines = []
+    for result in (result for node in graph.nodes for result in node["results"] if result["type"] == "tensor"):
+        value, name = graph._value(result["name"]), result["name"]
+        short, sizes = _SHORT.get(result["meta"]["dtype"], result["meta"]["dtype"]), result["meta"]["sizes"]
+        lines.append(f"{name}: {short}[{', '.join(map(str, sizes))}]")
+        if any(hasattr(n, "node") for n in value.shape):
+            numbers = ", ".join(str(n.node.hint if hasattr(n, "node") else n) for n in value.shape)
+            lines.append(f"{name} (concrete): {short}[{numbers}]")
+    return lines + [line for _, body in graph._subgraphs() for line in _sizes(body)]
+
+
 def _graph_sizes(entry: dict[str, Any]) -> str | None:
     if not entry["ops"]:
         return None
-    lines = re.findall(r"%([\w.]+): (\w+\[.*?\])", str(entry["graph"]))
-    return f"{_place(entry)}:\n" + "\n".join(f"{name}: {size}" for name, size in lines)
+    return f"{_place(entry)}:\n" + "\n".join(_sizes(entry["graph"]))
 
 
 def _guards(entry: dict[str, Any]) -> str:
@@ -61,7 +75,9 @@ def _guards(entry: dict[str, Any]) -> str:
 
 
 def _recompiles(entry: dict[str, Any]) -> str | None:
-    return entry["why"] and f"{_place(entry)} is captured again; what did not hold of the last: {entry['why']}"
+    last, *others = entry["missed"] or [None]
+    before = f"; of those before: {'; '.join(others)}" if others else ""
+    return last and f"{_place(entry)} is captured again; what did not hold of the last: {last}{before}"
 
 
 def _graph_breaks(entry: dict[str, Any]) -> str | None:
@@ -89,10 +105,10 @@ NAMES: dict[str, Callable[[dict[str, Any]], str | None]] = {
 _on: set[str] = set()
 
 
-def _write(compiled: Any, entry: dict[str, Any], why: str | None) -> None:
+def _write(compiled: Any, entry: dict[str, Any], missed: list[str]) -> None:
     # unused compiled: the entry says whose it is
     for name in sorted(_on):
-        text = NAMES[name]({**entry, "why": why})
+        text = NAMES[name]({**entry, "missed": missed})
         if text:
             logging.getLogger(f"cresset.{name}").debug("[%s] %s", name, text)
 

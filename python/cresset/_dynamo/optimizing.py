@@ -101,13 +101,13 @@ class _State:
 def _tell_guards(compiled: Any, exported: Any, failed: Any) -> None:
     from cresset._dynamo import utils
 
-    def watch(who: Any, entry: dict[str, Any], why: str | None) -> None:
+    def watch(who: Any, entry: dict[str, Any], missed: list[str]) -> None:
         if who is not compiled:
             return
         if exported:
             exported(entry["guards"])
-        if failed and why is not None:
-            failed(why)
+        for guard in missed if failed else ():
+            failed(guard)
     utils.watch(watch, details=True)
 
 
@@ -116,7 +116,8 @@ def optimize(backend: Any = "native", *, nopython: bool = False,
              guard_fail_fn: Callable[[str], Any] | None = None, disable: bool = False,
              dynamic: bool | None = None) -> OptimizeContext:
     """A decorator: as compile(f, backend=backend, fullgraph=nopython, ...). guard_export_fn gets the guards of each
-    capture as texts, guard_fail_fn the guard that did not hold when something is captured again."""
+    capture as texts; guard_fail_fn, when something is captured again, the guard that did not hold of each capture
+    before, the last one's first."""
     from cresset import _compile
     _compile._find_backend(backend)  # an unknown one is told here
     return OptimizeContext(dict(backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic), guard_export_fn,
@@ -154,12 +155,23 @@ def _code_of(what: Any) -> types.CodeType:
     return what.__code__
 
 
+def _is_module_with(compiled: Any, code: types.CodeType) -> bool:
+    """Was a module compiled whose forward has this code? Its captures begin at the module's __call__."""
+    module = getattr(compiled.__wrapped__, "__self__", None)
+    forward = getattr(module, "forward", None) if _C._kind(module) == "module" else None
+    return getattr(forward, "__code__", None) is code
+
+
 def reset_code(code: Any) -> None:
-    """Forgets what was captured of a code object (or of a function's), whoever called it."""
+    """Forgets what was captured of a code object (or of a function's), whoever called it, and of modules that have it
+    as their forward."""
     from cresset import _compile
     code = _code_of(code)
     for compiled in list(_compile._made):
-        compiled._forget(code)
+        if _is_module_with(compiled, code):
+            compiled._reset()
+        else:
+            compiled._forget(code)
 
 
 def skip_code(code: types.CodeType) -> None:

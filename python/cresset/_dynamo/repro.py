@@ -15,7 +15,8 @@ from cresset import _C
 
 __all__ = ["minimise", "real_inputs", "write"]
 
-_LINE = re.compile(r"  (%\S+?): (\S.*?) = (.*)")
+_LINE = re.compile(r"  (%\S+?: \S.*?) = (.*)")  # results, call
+_RESULT = re.compile(r"(%[\w.]+)!?: (\w+(?:\[[^\]]*\]|\{[^}]*\})?)")
 _NAME = re.compile(r"%[A-Za-z0-9_.]+")
 
 
@@ -23,6 +24,11 @@ def _inputs_of(text: str) -> list[tuple[str, str]]:
     inside = text[text.index("(") + 1:text.index(") {")]
     found = re.findall(r"(%[\w.]+): ([^%]*?)(?:, (?=%)|$)", inside)
     return [(name, kind) for name, kind in found]
+
+
+def _made(line: str) -> dict[str, str]:
+    """{name: type} of what a call gives."""
+    return dict(_RESULT.findall(_LINE.fullmatch(line)[1]))
 
 
 def _parse(inputs: list[tuple[str, str]], lines: list[str], results: list[str]) -> Any | None:
@@ -64,10 +70,10 @@ def minimise(graph: Any, inputs: list[Any], fails: Callable[[Any, list[Any]], bo
     kinds = dict(_inputs_of(text))
 
     def attempt(kept: list[str], result: str) -> tuple[Any, list[Any]] | None:
-        made = {_LINE.fullmatch(line)[1] for line in kept}
-        used = dict.fromkeys(name for line in kept for name in _NAME.findall(_LINE.fullmatch(line)[3]))
-        needed = [(name, kinds[name]) for name in used if name not in made]
-        smaller = _parse(needed, kept, [result])
+        made = {name for line in kept for name in _made(line)}
+        used = dict.fromkeys(name for line in kept for name in _NAME.findall(_LINE.fullmatch(line)[2]))
+        needed = [(name, kinds.get(name)) for name in used if name not in made]
+        smaller = None if None in dict(needed).values() else _parse(needed, kept, [result])
         if smaller is None:
             return None
         values = [given[name] if name in given else _random_like(kind) for name, kind in needed]
@@ -77,10 +83,10 @@ def minimise(graph: Any, inputs: list[Any], fails: Callable[[Any, list[Any]], bo
             return None
 
     for line in lines:
-        kinds[_LINE.fullmatch(line)[1]] = _LINE.fullmatch(line)[2]
+        kinds.update(_made(line))
     best, kept, result = (graph, inputs), lines, ""
     for n in range(1, len(lines) + 1):
-        result = _LINE.fullmatch(lines[n - 1])[1]
+        result = next(iter(_made(lines[n - 1])))
         if found := attempt(lines[:n], result):
             best, kept = found, lines[:n]
             break

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import types
+import weakref
 from typing import Any, Callable
 
 from cresset import _C
@@ -19,6 +20,7 @@ from cresset._dynamo.exc import NotCallableError
 __all__ = ["allow_in_graph", "assume_constant_result", "disallow_in_graph", "nonstrict_trace", "substitute_in_graph"]
 
 _substitutes: dict[str, Callable[..., Any]] = {}  # "module.name" of a function -> what captures inline for it
+_originals: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()  # ... -> that function
 
 
 def _marked(fn: Any, rule: str, who: str) -> Any:
@@ -61,7 +63,8 @@ def _name_of(function: Any) -> str:
 def substitute_in_graph(original_fn: Any, *, can_constant_fold_through: bool = False,
                         skip_signature_check: bool = False) -> Callable[[Any], Any]:
     """Captures inline the decorated function where `original_fn` (of a module, in C or Python) is called. Both must do
-    the same; signatures are compared unless that is skipped."""
+    the same; signatures are compared unless that is skipped. A function has one such, and functions are known by module
+    and name."""
     # unused can_constant_fold_through: captures evaluate calls with constants in any case
     if not isinstance(original_fn, (types.FunctionType, types.BuiltinFunctionType)):
         raise TypeError(f"substitute_in_graph() takes a function, not a {type(original_fn).__name__}")
@@ -74,7 +77,11 @@ def substitute_in_graph(original_fn: Any, *, can_constant_fold_through: bool = F
                             f"{type(traceable_fn).__name__}")
         if not skip_signature_check:
             _compare(original_fn, traceable_fn)
-        _substitutes[_name_of(original_fn)] = traceable_fn
+        name = _name_of(original_fn)
+        if name in _substitutes and _originals.get(name) is not None:
+            raise ValueError(f"substitute_in_graph(): there is one for {name} already, "
+                             f"{_substitutes[name].__qualname__}(): give functions names of their own, and each one")
+        _substitutes[name], _originals[name] = traceable_fn, original_fn
         if isinstance(original_fn, types.FunctionType):
             original_fn._cresset_rule = "substitute"  # type: ignore[attr-defined]
         elif hasattr(_C, "_use_substitutes"):
@@ -91,7 +98,7 @@ def _compare(original: Any, traceable: Any) -> None:
     given = inspect.signature(traceable)
 
     def shape(signature: inspect.Signature) -> list[Any]:
-        return [(p.name, p.kind) for p in signature.parameters.values()]
+        return [(p.name, p.kind, p.default) for p in signature.parameters.values()]
     if shape(wanted) != shape(given):
         raise TypeError(f"substitute_in_graph(): {original.__name__}{wanted} and {traceable.__name__}{given} have "
                         "other parameters: make them the same, or give skip_signature_check=True")

@@ -1,12 +1,14 @@
 """Counts and times of captures.
 
     counters["stats"]["calls_captured"]     ops that were captured
-    counters["graph_break"]                 reasons, and how often each
+    counters["graph_break"]                 places with reasons, and how often each
+    counters["unimplemented"]               the same without the places
     print(compile_times())
 """
 from __future__ import annotations
 
 import collections
+import re
 from typing import Any
 
 from cresset import _C
@@ -14,11 +16,12 @@ from cresset import _C
 __all__ = ["compile_times", "counters"]
 
 counters: collections.defaultdict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+_PLACE = re.compile(r"^.*?:\d+ in \S+: ")  # what reasons begin with
 _LAST = 64  # times of single captures that are kept
 _times: dict[str, collections.deque[float]] = {"capture": collections.deque(maxlen=_LAST),
                                                "compile": collections.deque(maxlen=_LAST)}
 _sums = dict.fromkeys(_times, 0.0)
-_watchers: list[Any] = []  # called with (compiled, entry, why) of every entry
+_watchers: list[Any] = []  # called with (compiled, entry, missed) of every entry
 _details = 0  # how many of them want graphs and guards
 
 
@@ -27,25 +30,27 @@ def _spend(what: str, seconds: float) -> None:
     _sums[what] += seconds
 
 
-def _observe(compiled: Any, entry: dict[str, Any], why: str | None) -> None:
+def _observe(compiled: Any, entry: dict[str, Any], missed: list[str] | None) -> None:
     if entry["at"] < 0:
         counters["frames"]["total"] += 1
         counters["frames"]["ok"] += entry["reason"] is None or entry["resumes"]
     if entry["reason"]:
         counters["graph_break"][entry["reason"]] += 1
+        counters["unimplemented"][_PLACE.sub("", entry["reason"])] += 1
     counters["stats"]["calls_captured"] += entry["ops"]
     counters["stats"]["unique_graphs"] += entry["ops"] > 0
-    if why is not None:
-        counters["recompiles"][why] += 1
+    if missed:
+        counters["recompiles"][missed[0]] += 1
     _spend("capture", entry["capture_seconds"])
     if entry["ops"]:
         _spend("compile", entry["compile_seconds"])
     for watch in list(_watchers):
-        watch(compiled, entry, why)
+        watch(compiled, entry, missed or [])
 
 
 def watch(function: Any, details: bool) -> None:
-    """function(compiled, entry, why) is called for every entry from now on; details: entries have graph and guards."""
+    """function(compiled, entry, missed) is called for every entry from now on; missed: what did not hold of those
+    before, the last one's first; details: entries have graph and guards."""
     global _details
     _watchers.append(function)
     _details += details

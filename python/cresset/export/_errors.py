@@ -1,7 +1,11 @@
 """The errors of export, for the files of this package."""
 from cresset._dynamo.exc import UserError, UserErrorType
 
-__all__ = ["SpecViolationError", "UserError", "UserErrorType"]
+__all__ = ["ArgumentsDifferError", "SpecViolationError", "UserError", "UserErrorType"]
+
+
+class ArgumentsDifferError(UserError, TypeError):
+    """The example inputs are not what forward takes: in PyTorch a TypeError."""
 
 
 class SpecViolationError(ValueError):

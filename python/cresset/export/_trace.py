@@ -18,7 +18,7 @@ from cresset import _C
 from cresset._symbolic import symbolic_builtins
 from cresset.export import _log, _names, _report, _shapes, _strict, config
 from cresset.export._location import text as _location_text
-from cresset.export._errors import SpecViolationError, UserError, UserErrorType
+from cresset.export._errors import ArgumentsDifferError, SpecViolationError, UserError, UserErrorType
 from cresset.export._state import Swapped, attribute_tensors, claimed
 from cresset.export.dynamic_shapes import AdditionalInputs, signature_of
 from cresset.export.exported_program import ExportedProgram
@@ -26,6 +26,13 @@ from cresset.export.unflatten import InterpreterModule
 from cresset.utils import _pytree as pytree
 
 _LEAVES = (int, float, bool, str, type(None))
+# what _dynamo.export takes and gives beside those: constants that no archive holds
+_CONSTANTS = (complex, bytes, type(...), _C.dtype, _C.device, _C.layout, _C.memory_format)
+_KINDS = "tensors, numbers, texts, None, and tuples, lists and dicts of them"
+_MORE_KINDS = ("tensors, symbolic numbers, int, float, complex, bool, str, bytes, None, Ellipsis, dtype, device, "
+               "layout, memory_format, and tuples, lists and dicts of them")
+_HOW = ("register a class of your own with cresset.export.register_dataclass() or "
+        "cresset.utils._pytree.register_pytree_node()")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
@@ -148,6 +155,7 @@ class _Export:
         # _dynamo.export: tensors from elsewhere with their lines, and guards as texts
         self.elsewhere: list[tuple[Any, str | None]] | None = None
         self.captured_guards: list[str] | None = None
+        self.embedded: dict[int, Any] = {}  # its outputs, by number, that are of _CONSTANTS
 
     def _state(self, tensors: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
         if self.taken is None:
@@ -157,7 +165,7 @@ class _Export:
     def run(self) -> ExportedProgram:
         leaves, in_spec = pytree.tree_flatten((self.args, self.kwargs))
         combined = _combine(self.mod, self.args, self.kwargs)
-        _check_inputs(leaves, combined)
+        _check_inputs(leaves, combined, self.elsewhere is not None)
         mode = _C.FakeTensorMode()
         plan = _shapes.plan(self.mod, self.args, self.kwargs, self.dynamic_shapes)
         fake_args, fake_kwargs = plan.fakes(mode)
@@ -169,6 +177,7 @@ class _Export:
         fakes = self._add_state(tracer)
         user = []
         for name, leaf in zip(user_names, fake_leaves):
+            leaf = None if isinstance(leaf, _CONSTANTS) else leaf  # an input that nothing reads
             tracer.input(name, leaf, True)
             constant = isinstance(leaf, _LEAVES)
             user.append(("USER_INPUT", name, None, False, constant, leaf if constant else None))
@@ -179,7 +188,9 @@ class _Export:
             self.problems += [_report.problem(kind, message, location) for kind, message, location in tracer.problems]
         _register_return_types()
         out_leaves, out_spec = pytree.tree_flatten(result)
-        _check_outputs(out_leaves)
+        _check_outputs(out_leaves, self.elsewhere is not None)
+        self.embedded = {i: leaf for i, leaf in enumerate(out_leaves) if isinstance(leaf, _CONSTANTS)}
+        out_leaves = [None if i in self.embedded else leaf for i, leaf in enumerate(out_leaves)]
         tracer.finish(out_leaves)
         settled = plan.settle(mode, self.asserts)
         graph = tracer.arrange(self.asserts if config.runtime_asserts else None)
@@ -193,7 +204,7 @@ class _Export:
         program = _C._build_program(graph, self.inputs + user, [("USER_OUTPUT", None)] * len(out_leaves), state,
                                     constants,
                                     [(name, *bounds) for name, bounds in settled.ranges.items()], settled.guards,
-                                    calls, leaves, tracer)
+                                    calls, [None if isinstance(leaf, _CONSTANTS) else leaf for leaf in leaves], tracer)
         try:
             program.check()
         except ValueError as error:
@@ -309,33 +320,30 @@ def _combine(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise UserError(UserErrorType.INVALID_INPUT,
-                        f"export(): the example inputs do not fit forward{signature}: {error}") from None
+        text = f"export(): the example inputs do not fit forward{signature}: {error}"
+        raise ArgumentsDifferError(UserErrorType.INVALID_INPUT, text) from None
     return _names.combine(signature, args, kwargs)
 
 
-def _check_inputs(leaves: list[Any], combined: dict[str, Any]) -> None:
-    if all(_C._is_tensor(leaf) or isinstance(leaf, _LEAVES) for leaf in leaves):
+def _check_inputs(leaves: list[Any], combined: dict[str, Any], constants: bool) -> None:
+    good = _LEAVES + _CONSTANTS * constants
+    if all(_C._is_tensor(leaf) or isinstance(leaf, good) for leaf in leaves):
         return
     for path, leaf in pytree.tree_flatten_with_path(combined)[0]:
-        if not (_C._is_tensor(leaf) or isinstance(leaf, _LEAVES)):
+        if not (_C._is_tensor(leaf) or isinstance(leaf, good)):
             raise UserError(UserErrorType.INVALID_INPUT,
-                    f"export(): the input {path[0].key}{pytree.keystr(path[1:])} is a {_type_text(type(leaf))}, which "
-                    f"a program cannot take; "
-                            "inputs are tensors, numbers, texts, None, and tuples, lists and dicts of them; register a "
-                            "class of your own with cresset.export.register_dataclass() or "
-                            "cresset.utils._pytree.register_pytree_node()")
+                            f"export(): the input {path[0].key}{pytree.keystr(path[1:])} is a "
+                            f"{_type_text(type(leaf))}, which a program cannot take; inputs are "
+                            f"{_MORE_KINDS if constants else _KINDS}; {_HOW}")
 
 
-def _check_outputs(leaves: list[Any]) -> None:
-    symbolic = (_C.SymInt, _C.SymFloat, _C.SymBool)
+def _check_outputs(leaves: list[Any], constants: bool) -> None:
+    good = (*_LEAVES, _C.SymInt, _C.SymFloat, _C.SymBool) + _CONSTANTS * constants
     for leaf in leaves:
-        if not (_C._is_tensor(leaf) or isinstance(leaf, (*_LEAVES, *symbolic))):
+        if not (_C._is_tensor(leaf) or isinstance(leaf, good)):
             raise UserError(UserErrorType.INVALID_OUTPUT,
-                    f"export(): an output is a {_type_text(type(leaf))}, which a program cannot give; outputs are "
-                            "tensors, numbers, texts, None, and tuples, lists and dicts of them; register a class of "
-                            "your own with cresset.export.register_dataclass() or "
-                            "cresset.utils._pytree.register_pytree_node()")
+                            f"export(): an output is a {_type_text(type(leaf))}, which a program cannot give; outputs "
+                            f"are {_MORE_KINDS if constants else _KINDS}; {_HOW}")
 
 
 def _kind_of(error: Exception) -> str:

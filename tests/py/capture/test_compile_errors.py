@@ -159,7 +159,7 @@ ERRORS = {
                                ["dimensions 0 to 1"]),
     "E9 bounds": (lambda: dynamo.mark_dynamic(X, 0, min=5, max=2), ValueError, ["min=5", "max=2"], ["larger than"]),
     "E10 allowed inputs": (exported(lambda x, o: x, X, {"k": object()}), exc.UserError, ["o['k']", "builtins.object"],
-                           ["tensors, numbers, texts, None", "register_pytree_node()"]),
+                           ["tensors, symbolic numbers, int", "register_pytree_node()"]),
     "E10 tensors from elsewhere, all": (
         exported(lambda x: x + ONE + OTHER[0], X), exc.UserError, ["a tensor of [3]", "a tensor of [1]", HERE],
         ["pass each as an argument", "assume_constant_result"]),
@@ -362,13 +362,3 @@ def test_a_backend_that_skips_or_wants_data_leaves_the_graph_as_it_is():
 def test_compile_takes_what_disable_kept_out():
     compiled = cresset.compile(kept_out, backend="eager", fullgraph=True)
     assert compiled(cresset.ones(1)).item() == 2 and compiled._counts()["captures"] == 1
-
-
-def test_global_hooks_run_once():
-    seen = []
-    handle = nn.modules.module.register_module_forward_hook(lambda module, args, out: seen.append(type(module)))
-    try:
-        cresset.compile(nn.ReLU(), backend="eager")(X)
-    finally:
-        handle.remove()
-    assert seen == [nn.ReLU]

@@ -283,7 +283,7 @@ def test_events_are_written_when_asked_for(tmp_path, monkeypatch):
     assert [event["event"] for event in events] == ["enter", "exit", "enter", "error"]
     assert (events[1]["op_count"] == 3 and "aten.linear.default" in events[1]["op_set"]
             and events[0]["flags"]["strict"] is False)
-    assert (events[3]["class"] == "UserError" and events[3]["type"] == "INVALID_INPUT"
+    assert (events[3]["class"] == "ArgumentsDifferError" and events[3]["type"] == "INVALID_INPUT"
             and "do not fit" in events[3]["message"])
 
 

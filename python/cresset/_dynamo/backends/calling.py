@@ -2,6 +2,7 @@
 down as `config` asks (suppress_errors, verify_correctness, repro_after)."""
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from typing import Any, Callable
@@ -48,6 +49,15 @@ def differs(own: Callable[..., Any], made: Callable[..., Any], inputs: list[Any]
     return None
 
 
+def _place(graph: Any) -> str:
+    """Of the call that the graph begins with."""
+    for node in graph.nodes:
+        found = re.findall(r'File "(.*)", line (\d+), in (.*)', node["origin"][0] or "")
+        if node["kind"] == "call" and found:
+            return " of {}:{} in {}".format(*found[0])
+    return ""
+
+
 def _shown(graph: Any, library: str) -> tuple[Any, Callable[..., Any]]:
     """The graph as the backend gets it, and what carries it out. NotImplementedError: PyTorch cannot show it."""
     if library == "cresset":
@@ -71,8 +81,8 @@ class Backend:
         except SkipFrame as error:
             if self.whole:
                 raise RuntimeError(f"compile(fullgraph=True) has compiled nothing: backend {self.name!r} skips the "
-                                   f"graph: {error}\n  give another backend, or leave fullgraph out: then it runs as "
-                                   "it is") from error
+                                   f"graph{_place(graph)}: {error}\n  give another backend, or leave fullgraph out: "
+                                   "then it runs as it is") from error
             made = own
         except BackendCompilerFailed as error:
             if not self.whole and isinstance(error.inner_exception, _NOT_NOW):
