@@ -151,6 +151,46 @@ def test_a_script_that_fails_or_compiles_nothing(tmp_path):
     assert "needs SCRIPT" in tool("explain", code=2).stderr
 
 
+REFUSED = {  # what is given, what is said
+    ("missing.py",): "missing.py: there is no such file; give a Python script",
+    ("folder",): "folder: is a folder; give a Python script",
+    ("model.pt2",): "model.pt2: is no Python script; 'cresset view' shows archives",
+    ("-o", "folder", "job.py"): "folder: is a folder; name a file with -o, before the script",
+    ("-o", "no/such/page.html", "job.py"): "no/such/page.html: there is no folder no/such; make it",
+    ("job.html",): "job.html: the report would replace the script; name another file with -o",
+}
+
+
+@captures
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_what_explain_refuses_before_anything_runs(tmp_path, words):
+    (tmp_path / "folder").mkdir()
+    for name in ("job.py", "job.html", "model.pt2"):
+        (tmp_path / name).write_text("open('ran', 'w')\n")
+    done = tool("explain", *words, cwd=tmp_path, code=1)
+    assert done.stderr.startswith(f"cresset: {REFUSED[words]}") and done.stderr.count("\n") == 1
+    assert not (tmp_path / "ran").exists() and (tmp_path / "job.html").read_text() == "open('ran', 'w')\n"
+
+
+@captures
+def test_scripts_fail_as_they_do_alone(tmp_path):
+    scripts = {"raises.py": ("def f():\n    raise ValueError('mine')\nf()\n", 1), "syntax.py": ("def f(:\n", 1),
+               "exits.py": ("import sys\nsys.exit('a message')\n", 1),
+               "wörter.py": ("import sys\nprint(sys.stdin.read(), sys.argv[1:])\nsys.exit(7)\n", 7)}
+    for name, (text, code) in scripts.items():
+        (tmp_path / name).write_text(text)
+        done = tool("explain", name, "a", "-o", cwd=tmp_path, code=code, input="given")
+        alone = subprocess.run([sys.executable, name, "a", "-o"], cwd=tmp_path, capture_output=True, text=True,
+                               input="given")
+        said, rest = done.stderr.split("\n", 1)
+        assert said.startswith(f"cresset: wrote {name[:-3]}.html") and done.stdout == alone.stdout
+        alone_text = alone.stderr.replace(f"{tmp_path}{os.sep}", "")
+        assert rest == alone_text and alone.returncode == code
+    full = tool("explain", "-o", "/dev/full", "--json", "exits.py", cwd=tmp_path, code=1)
+    assert full.stderr == ("cresset: /dev/full: No space left on device; name another file with -o, before the script\n"
+                           "a message\n")
+
+
 def test_a_python_without_the_package(tmp_path):
     (tmp_path / "job.py").write_text("1\n")
     done = tool("explain", "job.py", cwd=tmp_path, code=1, env={"PYTHONPATH": "", "PYTHONNOUSERSITE": "1"})
@@ -158,6 +198,14 @@ def test_a_python_without_the_package(tmp_path):
 
 
 # ---- cresset view ----
+
+def test_the_page_does_not_replace_the_archive(tmp_path):
+    archive = tmp_path / "digits.pt2"
+    archive.write_bytes((ROOT / "examples" / "digits" / "digits.pt2").read_bytes())
+    done = tool("view", "digits.pt2", "-o", "./digits.pt2", cwd=tmp_path, code=1)
+    assert done.stderr == "cresset: digits.pt2: the page would replace the archive; name another file with -o\n"
+    assert archive.read_bytes() == (ROOT / "examples" / "digits" / "digits.pt2").read_bytes()
+
 
 class Named(nn.Module):
     def __init__(self):
