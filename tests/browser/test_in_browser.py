@@ -148,6 +148,32 @@ def test_view_by_keyboard(open_page, digits):
     assert "inputs" in page.value("document.activeElement.textContent")
 
 
+def test_view_is_walked_at_once(open_page, digits):
+    page = open_page(digits)
+    page.press("ArrowDown")  # nothing has the focus yet
+    assert "inputs" in page.value("document.activeElement.textContent")
+    page.press("/")
+    page.type("relu_2")
+    page.press("ArrowDown")
+    assert page.value("document.activeElement.getAttribute('role')") == "row"
+
+
+@pytest.mark.parametrize("width", [420, 800])
+def test_small_windows(open_page, tmp_path, digits, width):
+    page = open_page(explained(tmp_path / "page.html"), width=width, height=700)
+    assert page.value("document.documentElement.scrollWidth") <= width
+    if width < 700:  # what is said of a line stands below it
+        cell = "document.querySelector('.source tr.break').cells[{}].getBoundingClientRect()".format
+        assert page.value(f"{cell(2)}.top >= {cell(1)}.bottom")
+    page = open_page(digits, width=width, height=700)
+    assert page.value("document.documentElement.scrollWidth") <= width
+    page.press("ArrowDown", 20)
+    place = "document.activeElement.getBoundingClientRect()"
+    top, bottom = page.value(f"{place}.top"), page.value(f"{place}.bottom")
+    assert top >= page.value("document.querySelector('.bar').getBoundingClientRect().bottom") - 1
+    assert bottom <= page.value("document.querySelector('aside').getBoundingClientRect().top") + 1
+
+
 class Deep(nn.Module):
     def __init__(self, n):
         super().__init__()
