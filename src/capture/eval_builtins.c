@@ -393,6 +393,7 @@ static const struct { PyTypeObject *type; int on; } made_types[] = {
     { &PyLong_Type, ANY },      { &PyFloat_Type, ANY },   { &PyComplex_Type, ANY },   { &PyUnicode_Type, CONSTANTS },
     { &PySet_Type, CONSTANTS }, { &PyFrozenSet_Type, CONSTANTS }, { &PyBytes_Type, CONSTANTS },
     { &PyMap_Type, ANY },       { &PyFilter_Type, ANY },     { &PyODict_Type, ANY },
+    { &cr_py_device_type, CONSTANTS },
 };
 
 /* Methods of these types, on their exact objects. */

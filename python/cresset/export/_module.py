@@ -129,11 +129,13 @@ class ExportedModule(UnflattenedModule):
 
     def train(self, mode: bool = True) -> ExportedModule:
         raise NotImplementedError("train() of an exported program: its mode was settled when it was exported; export "
-                                  "the module in training mode")
+                                  "the module in training mode, or say what train() is to do: module.train = lambda "
+                                  "mode=True: module")
 
     def eval(self) -> ExportedModule:
         raise NotImplementedError("eval() of an exported program: its mode was settled when it was exported; export "
-                                  "the module in evaluation mode")
+                                  "the module in evaluation mode, or say what eval() is to do: module.eval = lambda: "
+                                  "module")
 
     @property
     def graph(self) -> Graph:

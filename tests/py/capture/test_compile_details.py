@@ -428,3 +428,42 @@ def test_example_inputs_that_do_not_fit_are_a_type_error(call):
     with pytest.raises(TypeError, match=r"the example inputs do not fit forward\(") as raised:
         call()
     assert raised.value.error_type is exc.UserErrorType.INVALID_INPUT
+
+
+# ---- X1 ----
+
+def test_modes_of_exported_modules_say_how_to_override_them():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        module = cresset.export.capture_pre_autograd_graph(Model(), (X,))
+    for name, call in (("train", module.train), ("eval", module.eval)):
+        with pytest.raises(NotImplementedError, match=rf"say what {name}\(\) is to do: (module\.\w+ = .*)") as raised:
+            call()
+        exec(str(raised.value).partition("is to do: ")[2], {"module": module})  # it pastes back
+        assert getattr(module, name)() is module
+
+
+def test_a_failed_export_leaves_random_numbers_and_attributes():
+    class Fails(Model):
+        def forward(self, x):
+            self.noise = cresset.randn(3)
+            raise ValueError("late")
+    module, state = Fails(), cresset.get_rng_state()
+    for strict in (False, True):
+        with pytest.raises(ValueError, match="late"):
+            cresset.export.export(module, (X,), strict=strict)
+        assert cresset.equal(cresset.get_rng_state(), state) and not hasattr(module, "noise")
+
+
+# ---- O2 ----
+
+def test_devices_are_made_in_captures():
+    def f(x, name):
+        device = cresset.device(name)
+        return x.to(device) + cresset.zeros(3, device=device), device, device == x.device
+    compiled = eager(f, fullgraph=True)
+    for _ in range(2):
+        result, device, same = compiled(X, "cpu")
+        assert cresset.equal(result, X) and device == cresset.device("cpu") and same
+    with pytest.raises(RuntimeError, match="device 'nowhere': expected cpu"):
+        eager(f)(X, "nowhere")
