@@ -4,6 +4,7 @@ import copy
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -293,3 +294,24 @@ def test_without_private_names():
     done = subprocess.run([sys.executable, "-c", "from cresset._torch import crossing; crossing.allows_private()"],
                           env={**os.environ, "CRESSET_TORCH_PRIVATE": "no"}, capture_output=True, text=True)
     assert done.returncode and "0 or 1" in done.stderr
+
+
+def test_hooks_of_what_was_compiled_run():
+    """E2: those of the wrapper, forward and backward, and (twice, with a warning) those of all modules."""
+    module, x, calls = torch.nn.Linear(3, 3), torch.ones(2, 3, requires_grad=True), []
+    compiled = cresset.compile(module, backend="eager")
+    after = compiled.register_forward_hook(lambda m, args, result: calls.append("after") or result + 1)
+    back = compiled.register_full_backward_hook(lambda m, given, wanted: calls.append("backward"))
+    result = compiled(x)
+    assert torch.allclose(result, module(x) + 1)
+    result.sum().backward()
+    assert calls == ["after", "backward"]
+    after.remove(), back.remove()
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda m, args, result: calls.append(type(m)))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            compiled(x)
+    finally:
+        handle.remove()
+    assert calls[2:] == [torch.nn.Linear, type(compiled)]
