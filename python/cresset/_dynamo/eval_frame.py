@@ -9,8 +9,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, Iterator
 
-from cresset.nn.modules import module as modules
-from cresset.nn.modules.module import Module
+from cresset.nn.modules.module import Module, _global_forward_hooks, _global_forward_pre_hooks
 
 __all__ = ["Optimized", "OptimizedModule"]
 
@@ -18,25 +17,13 @@ _told = False  # that hooks of all modules run twice
 
 
 class Optimized:
-    """What compile() adds to a class of modules, Cresset's or torch's: calls are captured."""
-
-    _global_hooks: tuple[Any, ...] = ()  # tables of hooks that run for every module
+    """What compile() adds to a class of modules, Cresset's or torch's: calls are captured. The class itself has a
+    __call__ that looks for hooks."""
 
     def __init__(self, module: Any, compiled: Any):
         super().__init__()
         self.__dict__["_compiled"] = compiled
         self._modules["_orig_mod"] = module
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        own = self.__dict__
-        for table in self._global_hooks:
-            if table:
-                _tell_twice()
-                return super().__call__(*args, **kwargs)  # type: ignore[misc]
-        if (own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]
-                or "forward" in own):
-            return super().__call__(*args, **kwargs)  # type: ignore[misc]
-        return own["_compiled"](*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.__dict__["_compiled"](*args, **kwargs)
@@ -96,7 +83,7 @@ class Optimized:
         return original + [name for name in super().__dir__() if name not in set(original)]
 
 
-def _tell_twice() -> None:
+def tell_twice() -> None:
     global _told
     if not _told:
         _told = True
@@ -108,4 +95,10 @@ def _tell_twice() -> None:
 class OptimizedModule(Optimized, Module):
     """A module whose calls are captured."""
 
-    _global_hooks = (modules._global_forward_pre_hooks, modules._global_forward_hooks)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.__dict__
+        if _global_forward_hooks or _global_forward_pre_hooks:
+            tell_twice()
+        elif not (own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own):
+            return own["_compiled"](*args, **kwargs)
+        return super().__call__(*args, **kwargs)
