@@ -174,6 +174,50 @@ def test_errors_are_torchs():
         run(torch.randn(3), torch.tensor([7]))
 
 
+def test_arguments_of_every_kind():
+    """As an fx graph has them: lists of all sorts, numbers that JSON has no word for, odd names."""
+    import cresset
+    aten = torch.ops.aten
+    x = torch.randn(2, 3, 4, 4)
+    g = torch.fx.Graph()
+    a = g.placeholder("a")
+    made = [(aten.permute.default, (a, [0, 2, 3, 1]), {}), (aten.index.Tensor, (a, [None, g.placeholder("i")]), {}),
+            (aten.cat.default, ([a, a], 1), {}), (aten.full_like.default, (a, float("inf")), {}),
+            (aten._to_copy.default, (a,), {"dtype": torch.float64, "memory_format": torch.channels_last}),
+            (aten.upsample_nearest2d.vec, (a, None, [2, 1.5]), {}), (aten.sum.dim_IntList, (a, []), {}),
+            (aten.add.Tensor, (a, a), {"alpha": 3}), (aten.any.dim, (a, 1, True), {}),
+            (aten.zeros.default, ([2, 0],), {"device": torch.device("cpu"), "layout": torch.strided}),
+            (aten.mul.Tensor, (a, 1j), {}), (aten.gelu.default, (a,), {"approximate": "tanh"})]
+    given = {"a": x, "i": torch.tensor([2, 0])}
+    results = []
+    for target, args, kwargs in made:
+        node = g.call_function(target, args, kwargs)
+        node.meta["val"] = target(*torch.fx.map_arg(args, lambda n: given[n.name]), **kwargs)
+        results.append(node)
+    results[0].name = 'an "odd" name'
+    g.output(tuple(results))
+    gm = torch.fx.GraphModule(torch.nn.Module(), g)
+    graph = cresset.from_fx(gm, list(given.values()))
+    ours = graph.run(*(cresset.from_dlpack(t) for t in given.values()))
+    for mine, node in zip(ours, results):
+        torch.testing.assert_close(torch.from_dlpack(mine), node.meta["val"])
+
+
+def test_an_op_is_asked_once(monkeypatch):
+    """What its schema says costs more than to write a node."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from cresset._torch import targets
+    asked = []
+    original = targets.Target.__init__
+    monkeypatch.setattr(targets, "_known", {})
+    monkeypatch.setattr(targets.Target, "__init__", lambda self, t: (asked.append(str(t)), original(self, t))[1])
+    graph = make_fx(lambda x: [((x + 1).t() + 1).sum(0) + 1], tracing_mode="fake")(torch.ones(2, 3))
+    for _ in range(2):
+        backend.compile_graph(graph, "inference", backend.read_options({"native": "off"}))
+    assert sorted(asked) == ["aten.add.Tensor", "aten.sum.dim_IntList", "aten.t.default"]
+
+
 def test_from_fx():
     import cresset
     from torch.fx.experimental.proxy_tensor import make_fx

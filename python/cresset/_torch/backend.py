@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from cresset._torch import crossing
-from cresset._torch.importer import has_row
+from cresset._torch import crossing, targets
 from cresset._torch.parts import Plan
 
 NATIVE = ("background", "wait", "off")
@@ -86,7 +85,7 @@ def _decompositions() -> dict[Any, Any]:
     """Of ops without a row, those that torch knows how to write with others."""
     if not _tables:
         from torch._decomp import core_aten_decompositions
-        _tables.append({op: f for op, f in core_aten_decompositions().items() if not has_row(op)})
+        _tables.append({op: f for op, f in core_aten_decompositions().items() if not targets.has_row(op)})
     return _tables[0]
 
 

@@ -12,22 +12,23 @@ import torch
 from torch import fx
 
 from cresset import _C
+from cresset._torch import targets
+from cresset._torch.targets import Parameter, Unsupported
 
 _DTYPE_NUMBERS = {name: number for number, name in enumerate(
     "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool bfloat16".split(), 1)}
 _DTYPE_NUMBERS.update({name: number for number, name in enumerate(
     "uint16 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu uint32 uint64".split(), 28)})
 DTYPES = {getattr(torch, name): number for name, number in _DTYPE_NUMBERS.items() if hasattr(torch, name)}
+PLAIN = (torch.Tensor, torch.nn.Parameter, torch._subclasses.FakeTensor)
 _FORMATS = {torch.contiguous_format: 1, torch.channels_last: 2, torch.channels_last_3d: 3, torch.preserve_format: 4}
 _STRIDED = 7
-_CPU = {"type": "cpu", "index": None}
-_NAMED_LISTS = {"Tensor": "as_tensors", "int": "as_ints", "SymInt": "as_ints", "float": "as_floats", "bool": "as_bools",
-                "Optional": "as_optional_tensors", "number": "as_ints"}
+_CPU = '{"type": "cpu", "index": null}'
+_META = (f'"storage_offset": {{"as_int": 0}}, "requires_grad": false, "device": {_CPU}, "layout": {_STRIDED}}}')
 _SYM_KINDS = ((torch.SymInt, "sym_int"), (torch.SymFloat, "sym_float"), (torch.SymBool, "sym_bool"))
-
-
-class Unsupported(Exception):
-    """A node that no row of the op table carries out; the message says why."""
+_NUMBER_KINDS = {bool: "sym_bool", int: "sym_int", float: "sym_float"}
+_ANY = Parameter()
+_UNUSED = '{"name": ""}'
 
 
 def _sym_kind(value: Any) -> str | None:
@@ -37,69 +38,40 @@ def _sym_kind(value: Any) -> str | None:
     return None
 
 
-def target_name(target: Any) -> str:
-    """The op's name in archives."""
-    if isinstance(target, torch._ops.OpOverload):
-        return "torch.ops." + str(target)
-    module = getattr(target, "__module__", None) or ""
-    name = getattr(target, "__name__", str(target))
-    if module in ("_operator", "math"):
-        return f"{module}.{name}"
-    if module.startswith("torch") and name.startswith(("sym_", "_sym_")):
-        return f"torch.{name}"
-    return f"{module}.{name}"
+def _quoted(name: str) -> str:
+    return f'"{name}"' if name.isidentifier() else json.dumps(name)
 
 
-_known: dict[Any, bool] = {}
+def is_tensor(value: Any) -> bool:
+    return type(value) in PLAIN or isinstance(value, torch.Tensor)
 
 
-def has_row(target: Any) -> bool:
-    """Does the op table have this op?"""
-    known = _known.get(target)
-    if known is None:
-        name = target_name(target)
-        if name.startswith("torch.ops."):
-            namespace, _, rest = name[len("torch.ops."):].partition(".")
-            op, _, overload = rest.partition(".")
-            name = f"{namespace}::{op}" + (f".{overload}" if overload not in ("", "default") else "")
-        else:
-            namespace, _, op = name.rpartition(".")
-            name = f"{namespace}::{op}"
-        try:
-            _C._op(name, "overload")
-            known = True
-        except Exception:
-            known = False
-        _known[target] = known
-    return known
-
-
-def check(node: fx.Node) -> None:
-    """Raises Unsupported when no row can carry it out."""
-    if node.target is operator.getitem:
-        return
-    if not has_row(node.target):
-        raise Unsupported(f"{target_name(node.target)} has no row")
-    if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
-        raise Unsupported(f"{target_name(node.target)} writes to an argument")
+def refusal(value: torch.Tensor) -> str | None:
+    """Why a tensor's meta cannot be written."""
+    if value.layout != torch.strided or value.device.type != "cpu" or value.dtype not in DTYPES:
+        return f"a {value.dtype} tensor on {value.device.type}, layout {value.layout}"
+    return "a quantised or nested tensor" if value.is_quantized or value.is_nested else None
 
 
 class Importer:
-    """Writes nodes of one graph module. `inputs` are nodes (placeholders, or values from before a part begins)."""
+    """Writes nodes of one graph module. Of a value with a name `named` has (key, text): how arguments name it."""
 
-    def __init__(self) -> None:
-        self.tensors: dict[str, Any] = {}
-        self.numbers: dict[str, dict[str, Any]] = {kind: {} for _, kind in _SYM_KINDS}
-        self.nodes: list[Any] = []
+    def __init__(self, is_checked: bool = False) -> None:
+        """is_checked: refusal() was asked of all values."""
+        self.is_checked = is_checked
+        self.tensors: dict[str, str] = {}
+        self.numbers: dict[str, dict[str, str]] = {kind: {} for _, kind in _SYM_KINDS}
+        self.nodes: list[str] = []
         self.symbols: dict[str, Any] = {}
-        self.texts: dict[Any, Any] = {}
+        self.texts: dict[Any, str] = {}
+        self.metas: dict[Any, str] = {}   # by dtype, sizes and strides, where all of them are ints
         self.shape_env: Any = None
-        self.parts: dict[fx.Node, dict[int, str]] = {}  # of a node with several results: the names of those used
-        self.same: dict[fx.Node, str] = {}              # nodes that stand for a value with another name
+        self.named: dict[fx.Node, tuple[str, str]] = {}
+        self.parts: set[fx.Node] = set()  # those with several results
 
     # ---- sizes ----
 
-    def expression(self, value: Any) -> dict[str, Any]:
+    def expression(self, value: Any) -> str:
         node = value.node
         expr = node.expr
         known = self.texts.get(expr)
@@ -108,14 +80,14 @@ class Importer:
             self.shape_env = node.shape_env or self.shape_env
             for symbol in expr.free_symbols:
                 self.symbols[str(symbol)] = symbol
-            known = self.texts[expr] = {"as_expr": {"expr_str": sympy.srepr(expr), "hint": None}}
+            known = self.texts[expr] = json.dumps({"as_expr": {"expr_str": sympy.srepr(expr), "hint": None}})
         return known
 
-    def dim(self, value: Any) -> dict[str, Any]:
+    def dim(self, value: Any) -> str:
         if type(value) is int:
-            return {"as_int": value}
+            return f'{{"as_int": {value}}}'
         if value.node.is_constant() or value.node.expr.is_number:
-            return {"as_int": int(value.node.expr)}
+            return f'{{"as_int": {int(value.node.expr)}}}'
         return self.expression(value)
 
     def ranges(self) -> dict[str, Any]:
@@ -131,158 +103,188 @@ class Importer:
 
     # ---- values ----
 
-    def meta(self, value: torch.Tensor) -> dict[str, Any]:
-        if value.layout != torch.strided or value.device.type != "cpu" or value.dtype not in DTYPES:
-            raise Unsupported(f"a {value.dtype} tensor on {value.device.type}, layout {value.layout}")
-        if value.is_quantized or value.is_nested:
-            raise Unsupported("a quantised or nested tensor")
-        dim = self.dim
-        return {"dtype": DTYPES[value.dtype], "sizes": [dim(d) for d in value.shape],
-                "strides": [dim(d) for d in value.stride()], "storage_offset": {"as_int": 0}, "requires_grad": False,
-                "device": _CPU, "layout": _STRIDED}
+    def meta(self, value: torch.Tensor) -> str:
+        reason = None if self.is_checked else refusal(value)
+        if reason is not None:
+            raise Unsupported(reason)
+        key = value.dtype, value.shape, value.stride()
+        try:
+            known = self.metas.get(key)
+        except TypeError:  # symbols have no hash
+            return self.written_meta(*key)
+        if known is None:
+            known = self.metas[key] = self.written_meta(*key)
+        return known
 
-    def declare(self, name: str, value: Any) -> dict[str, Any]:
-        """The value gets its row in the tables of names; returns how a result or an input names it."""
-        if isinstance(value, torch.Tensor):
-            self.tensors[name] = self.meta(value)
-            return {"as_tensor": {"name": name}}
+    def written_meta(self, dtype: torch.dtype, sizes: Any, strides: Any) -> str:
+        dim = self.dim
+        return (f'{{"dtype": {DTYPES[dtype]}, "sizes": [{", ".join([dim(d) for d in sizes])}], '
+                f'"strides": [{", ".join([dim(d) for d in strides])}], {_META}')
+
+    def declare(self, name: str, value: Any) -> tuple[str, str]:
+        """The value gets its row in the tables of names; returns how a result, an input or an argument names it."""
+        if is_tensor(value):
+            quoted = _quoted(name)
+            self.tensors[quoted] = self.meta(value)
+            return "as_tensor", f'{{"name": {quoted}}}'
         kind = _sym_kind(value)
         if kind is None:
-            kind = {bool: "sym_bool", int: "sym_int", float: "sym_float"}.get(type(value))
+            kind = _NUMBER_KINDS.get(type(value))
             if kind is None:
                 raise Unsupported(f"a value of type {type(value).__name__}")
-            self.numbers[kind][name] = {"as_" + kind[4:]: value}
+            text = json.dumps({"as_" + kind[4:]: value})
         elif value.node.is_constant():
-            self.numbers[kind][name] = {"as_" + kind[4:]: value.node.pytype(value)}
+            text = json.dumps({"as_" + kind[4:]: value.node.pytype(value)})
         else:
-            self.numbers[kind][name] = self.expression(value)
-        return {"as_" + kind: {"as_name": name}}
+            text = self.expression(value)
+        self.numbers[kind][_quoted(name)] = text
+        return "as_" + kind, f'{{"as_name": {_quoted(name)}}}'
 
-    def name_of(self, node: fx.Node) -> str:
-        return self.same.get(node, node.name)
+    def input(self, node: fx.Node, value: Any) -> str:
+        """What the node gives comes from outside; returns the graph's input."""
+        named = self.named[node] = self.declare(node.name, value)
+        return '{"%s": %s}' % named
 
     # ---- arguments ----
 
-    def argument(self, value: Any, kind: str = "") -> dict[str, Any]:
-        """kind: the schema's type of it, where lists are empty."""
-        if isinstance(value, fx.Node):
-            meta = value.meta.get("val")
-            if isinstance(meta, torch.Tensor):
-                return {"as_tensor": {"name": self.name_of(value)}}
-            sym = _sym_kind(meta) or {bool: "sym_bool", int: "sym_int", float: "sym_float"}.get(type(meta))
-            if sym is None:
-                raise Unsupported(f"an argument that is a {type(meta).__name__}")
-            return {"as_" + sym: {"as_name": self.name_of(value)}}
-        if value is None:
-            return {"as_none": True}
-        if type(value) is bool:
-            return {"as_bool": value}
-        if type(value) is int:
-            return {"as_int": value}
-        if type(value) is float:
-            return {"as_float": value}
-        if type(value) is complex:
-            return {"as_complex": {"real": value.real, "imag": value.imag}}
-        if isinstance(value, str):
-            return {"as_string": value}
-        if isinstance(value, torch.dtype):
-            if value not in DTYPES:
-                raise Unsupported(f"dtype {value}")
-            return {"as_scalar_type": DTYPES[value]}
-        if isinstance(value, torch.memory_format):
-            return {"as_memory_format": _FORMATS[value]}
-        if isinstance(value, torch.layout):
-            if value != torch.strided:
-                raise Unsupported(f"layout {value}")
-            return {"as_layout": _STRIDED}
-        if isinstance(value, torch.device):
-            if value.type != "cpu":
-                raise Unsupported(f"device {value}")
-            return {"as_device": _CPU}
-        if isinstance(value, (list, tuple)):
-            return self.listed(value, kind)
+    def argument(self, value: Any, parameter: Parameter = _ANY) -> tuple[str, str]:
+        """(the kind's key, its text)"""
+        write = _WRITERS.get(type(value))
+        if write is not None:
+            return write(self, value, parameter)
+        for cls, write in _WRITERS.items():
+            if isinstance(value, cls) and cls not in _EXACT:
+                return write(self, value, parameter)
         raise Unsupported(f"an argument of type {type(value).__name__}")
 
-    def listed(self, values: Any, kind: str) -> dict[str, Any]:
+    def node(self, value: fx.Node, parameter: Parameter) -> tuple[str, str]:
+        known = self.named.get(value)
+        if known is not None:
+            return known
+        meta = value.meta.get("val")  # the reader says that it is not defined
+        if is_tensor(meta):
+            return "as_tensor", f'{{"name": {_quoted(value.name)}}}'
+        kind = _sym_kind(meta) or _NUMBER_KINDS.get(type(meta))
+        if kind is None:
+            raise Unsupported(f"an argument that is a {type(meta).__name__}")
+        return "as_" + kind, f'{{"as_name": {_quoted(value.name)}}}'
+
+    def dtype(self, value: torch.dtype, parameter: Parameter) -> tuple[str, str]:
+        if value not in DTYPES:
+            raise Unsupported(f"dtype {value}")
+        return "as_scalar_type", str(DTYPES[value])
+
+    def layout(self, value: torch.layout, parameter: Parameter) -> tuple[str, str]:
+        if value != torch.strided:
+            raise Unsupported(f"layout {value}")
+        return "as_layout", str(_STRIDED)
+
+    def device(self, value: torch.device, parameter: Parameter) -> tuple[str, str]:
+        if value.type != "cpu":
+            raise Unsupported(f"device {value}")
+        return "as_device", _CPU
+
+    def listed(self, values: Any, parameter: Parameter) -> tuple[str, str]:
         items = [self.argument(v) for v in values]
-        keys = {next(iter(item)) for item in items}
+        keys = {key for key, _ in items}
         if not items:
-            return {next((key for name, key in _NAMED_LISTS.items() if name in kind), "as_ints"): []}
-        if keys == {"as_tensor"}:
-            if "Optional" in kind:
-                return {"as_optional_tensors": items}
-            return {"as_tensors": [item["as_tensor"] for item in items]}
-        if keys == {"as_tensor", "as_none"} or keys == {"as_none"}:
-            return {"as_optional_tensors": items}
-        if keys == {"as_int"}:
-            return {"as_ints": [item["as_int"] for item in items]}
-        if keys == {"as_bool"}:
-            return {"as_bools": [item["as_bool"] for item in items]}
-        if keys <= {"as_float", "as_int"}:
-            return {"as_floats": [float(next(iter(item.values()))) for item in items]}
-        if keys <= {"as_int", "as_sym_int"}:
-            return {"as_sym_ints": [item.get("as_sym_int") or item for item in items]}
-        if keys == {"as_string"}:
-            return {"as_strings": [item["as_string"] for item in items]}
-        raise Unsupported(f"a list of {', '.join(sorted(keys))}")
+            return parameter.empty, "[]"
+        texts = [text for _, text in items]
+        if keys <= {"as_tensor", "as_none"} and ("as_none" in keys or parameter.optional):
+            key, texts = "as_optional_tensors", ['{"%s": %s}' % item for item in items]
+        elif len(keys) == 1 and keys <= _LISTS.keys():
+            key = _LISTS[next(iter(keys))]
+        elif keys <= {"as_float", "as_int"}:
+            key, texts = "as_floats", [json.dumps(float(v)) for v in values]
+        elif keys <= {"as_int", "as_sym_int"}:
+            key, texts = "as_sym_ints", [text if of == "as_sym_int" else f'{{"as_int": {text}}}' for of, text in items]
+        else:
+            raise Unsupported(f"a list of {', '.join(sorted(keys))}")
+        return key, f"[{', '.join(texts)}]"
 
     # ---- nodes ----
 
-    def results(self, node: fx.Node, value: Any, overload: Any) -> list[Any]:
+    def results(self, node: fx.Node, value: Any, target: targets.Target) -> str:
         """How the node names what it gives: one entry for each return of the schema."""
-        returns = overload._schema.returns if overload is not None else None
-        if returns is not None and not returns:
-            return []
-        several = isinstance(value, (list, tuple))
-        if not several:
+        if target.nreturns == 0:
+            return ""
+        if not isinstance(value, (list, tuple)):
             if value is None:
                 raise Unsupported("a result that is None")
-            return [self.declare(node.name, value)]
-        names = self.parts.setdefault(node, {})
-        for user in node.users:
-            if user.target is operator.getitem and user.args[0] is node:
-                index = user.args[1]
-                names.setdefault(index, user.name)
-                self.same[user] = names[index]
+            named = self.named[node] = self.declare(node.name, value)
+            return '{"%s": %s}' % named
+        self.parts.add(node)
+        names: dict[Any, fx.Node] = {}
+        users = [user for user in node.users if user.target is operator.getitem and user.args[0] is node]
+        for user in users:
+            names.setdefault(user.args[1], user)
         entries = []
         for index, part in enumerate(value):
             if index in names and part is not None:
-                entries.append(self.declare(names[index], part))
-            elif part is None or isinstance(part, torch.Tensor):
-                entries.append({"as_tensor": {"name": ""}})
+                named = self.named[names[index]] = self.declare(names[index].name, part)
+                entries.append(named)
+            elif part is None or is_tensor(part):
+                entries.append(("as_tensor", _UNUSED))
             else:
                 entries.append(self.declare(f"{node.name}_part{index}", part))
-        if returns is not None and len(returns) == 1 and "List" in str(returns[0].type):
-            return [{"as_tensors": [entry["as_tensor"] for entry in entries]}]
-        return entries
+        for user in users:  # of one result several may be made: they stand for the same
+            if names[user.args[1]] in self.named:
+                self.named[user] = self.named[names[user.args[1]]]
+        if target.gives_list:
+            return '{"as_tensors": [%s]}' % ", ".join([text for _, text in entries])
+        return ", ".join(['{"%s": %s}' % entry for entry in entries])
 
     def call(self, node: fx.Node) -> None:
         """Raises Unsupported; then nothing was written."""
-        target, value = node.target, node.meta.get("val")
-        if target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[0] in self.parts:
+        target = targets.of(node.target)
+        args = node.args
+        if target.is_getitem and isinstance(args[0], fx.Node) and args[0] in self.parts:
             return  # a part of a result, named with it
+        value = node.meta.get("val")
         if value is None and "val" not in node.meta:
             raise Unsupported(f"{node.name} says nothing of its value")
-        overload = target if isinstance(target, torch._ops.OpOverload) else None
-        params = overload._schema.arguments if overload is not None else ()
         inputs = []
-        for i, given in enumerate(node.args):
-            name, kind = (params[i].name, str(params[i].type)) if i < len(params) else ("", "")
-            inputs.append({"name": name, "arg": self.argument(given, kind), "kind": 1})
-        kinds = {p.name: str(p.type) for p in params} if node.kwargs else {}
+        for i, given in enumerate(args):
+            parameter = target.parameter(i)
+            inputs.append('%s{"%s": %s}}' % (parameter.positional, *self.argument(given, parameter)))
         for name, given in node.kwargs.items():
-            inputs.append({"name": name, "arg": self.argument(given, kinds.get(name, "")), "kind": 2})
-        outputs = self.results(node, value, overload)
-        self.nodes.append({"target": target_name(target), "inputs": inputs, "outputs": outputs, "metadata": {}})
+            parameter = target.named(name)
+            inputs.append('%s{"%s": %s}}' % (parameter.keyword, *self.argument(given, parameter)))
+        self.nodes.append(f'{{"target": {target.text}, "inputs": [{", ".join(inputs)}], '
+                          f'"outputs": [{self.results(node, value, target)}], "metadata": {{}}}}')
 
-    def finish(self, inputs: list[Any], outputs: list[Any]) -> Any:
-        """The graph. `inputs`: entries of declare(); `outputs`: nodes, numbers or None."""
-        results = [self.argument(o) for o in outputs]
-        graph = {"inputs": inputs, "outputs": results, "nodes": self.nodes, "tensor_values": self.tensors,
-                 "sym_int_values": self.numbers["sym_int"], "sym_float_values": self.numbers["sym_float"],
-                 "sym_bool_values": self.numbers["sym_bool"], "is_single_tensor_return": False,
-                 "custom_obj_values": {}}
-        return _C._graph_from_json(json.dumps({"range_constraints": self.ranges(), "graph": graph}))
+    def finish(self, inputs: list[str], outputs: list[Any]) -> Any:
+        """The graph. `inputs`: of input(); `outputs`: nodes, numbers or None."""
+        def table(rows: dict[str, str]) -> str:
+            return "{" + ", ".join([f"{name}: {row}" for name, row in rows.items()]) + "}"
+        results = ", ".join(['{"%s": %s}' % self.argument(o) for o in outputs])
+        numbers = ", ".join([f'"{kind}_values": {table(rows)}' for kind, rows in self.numbers.items()])
+        return _C._graph_from_json(
+            f'{{"range_constraints": {json.dumps(self.ranges())}, "graph": {{"inputs": [{", ".join(inputs)}], '
+            f'"outputs": [{results}], "nodes": [{", ".join(self.nodes)}], "tensor_values": {table(self.tensors)}, '
+            f'{numbers}, "is_single_tensor_return": false, "custom_obj_values": {{}}}}}}')
+
+
+# By the exact class, where that is quicker; of those not in _EXACT subclasses are written, too, the first that fits.
+_WRITERS: dict[type, Any] = {
+    fx.Node: Importer.node,
+    type(None): lambda i, v, p: ("as_none", "true"),
+    bool: lambda i, v, p: ("as_bool", "true" if v else "false"),
+    int: lambda i, v, p: ("as_int", str(v)),
+    float: lambda i, v, p: ("as_float", json.dumps(v)),
+    complex: lambda i, v, p: ("as_complex", json.dumps({"real": v.real, "imag": v.imag})),
+    str: lambda i, v, p: ("as_string", json.dumps(v)),
+    torch.dtype: Importer.dtype,
+    torch.memory_format: lambda i, v, p: ("as_memory_format", str(_FORMATS[v])),
+    torch.layout: Importer.layout,
+    torch.device: Importer.device,
+    list: Importer.listed,
+    tuple: Importer.listed,
+    type(fx.immutable_collections.immutable_list()): Importer.listed,
+}
+_EXACT = (type(None), bool, int, float, complex)
+_LISTS = {"as_tensor": "as_tensors", "as_int": "as_ints", "as_bool": "as_bools", "as_float": "as_floats",
+          "as_sym_int": "as_sym_ints", "as_string": "as_strings"}
 
 
 def attribute(module: Any, path: str) -> Any:
@@ -303,16 +305,18 @@ def from_fx(gm: fx.GraphModule, example_inputs: Iterable[Any] | None = None) -> 
                 if i >= len(given):
                     raise ValueError(f"from_fx(): nothing is known of input {node.name}: give example_inputs")
                 node.meta["val"] = given[i]
-            inputs.append(importer.declare(node.name, node.meta["val"]))
+            inputs.append(importer.input(node, node.meta["val"]))
         for node in gm.graph.nodes:
             if node.op == "get_attr":
                 value = attribute(gm, node.target)
                 if not isinstance(value, torch.Tensor):
                     raise Unsupported(f"attribute {node.target} is a {type(value).__name__}")
                 node.meta.setdefault("val", value)
-                held.append(importer.declare(node.name, value))
+                held.append(importer.input(node, value))
             elif node.op == "call_function":
-                check(node)
+                reason = targets.of(node.target).refusal
+                if reason is not None:
+                    raise Unsupported(reason)
                 importer.call(node)
             elif node.op == "output":
                 outputs = torch.utils._pytree.tree_leaves(node.args[0])

@@ -13,8 +13,9 @@ import torch
 from torch import fx
 
 from cresset import _C
-from cresset._torch import crossing
-from cresset._torch.importer import DTYPES, Importer, Unsupported, attribute, check, target_name
+from cresset._torch import crossing, targets
+from cresset._torch.importer import PLAIN, Importer, attribute, is_tensor, refusal
+from cresset._torch.targets import Unsupported
 
 _OURS = {theirs: ours for ours, theirs in crossing.dtypes().items()}
 
@@ -28,35 +29,27 @@ def viewed(node: fx.Node) -> fx.Node | None:
     if node.target is operator.getitem:
         parent = node.args[0]
         return parent if isinstance(parent, fx.Node) and viewed(parent) is not None else None
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return None
-    schema = node.target._schema
-    if schema.is_mutable or not any(r.alias_info is not None for r in schema.returns):
-        return None
-    for i, parameter in enumerate(schema.arguments):
-        if parameter.alias_info is not None:
-            given = node.args[i] if i < len(node.args) else node.kwargs.get(parameter.name)
-            return given if isinstance(given, fx.Node) else None
-    return None
+    place = targets.of(node.target).viewed
+    given = _given(node, *place) if place is not None else None
+    return given if isinstance(given, fx.Node) else None
+
+
+def _given(node: fx.Node, at: int, name: str, default: Any = None) -> Any:
+    return node.args[at] if at < len(node.args) else node.kwargs.get(name, default)
 
 
 def draws(node: fx.Node) -> bool:
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
-        return False
-    for i, parameter in enumerate(target._schema.arguments):
-        if parameter.name in ("dropout_p", "dropout"):
-            given = node.args[i] if i < len(node.args) else node.kwargs.get(parameter.name, parameter.default_value)
-            return not (isinstance(given, (int, float)) and given == 0)
-    return True
+    target = targets.of(node.target)
+    if target.dropout is None:
+        return target.may_draw
+    given = _given(node, *target.dropout)
+    return not (isinstance(given, (int, float)) and given == 0)
 
 
 def _is_plain(value: Any) -> bool:
     """Can a part take or give it?"""
-    if isinstance(value, torch.Tensor):
-        return (type(value) in (torch.Tensor, torch.nn.Parameter, torch._subclasses.FakeTensor)
-                and value.layout == torch.strided and value.device.type == "cpu" and value.dtype in DTYPES
-                and not value.is_nested and not value.is_quantized)
+    if is_tensor(value):
+        return type(value) in PLAIN and refusal(value) is None
     if isinstance(value, (list, tuple)):
         return all(_is_plain(v) for v in value)
     return value is None or isinstance(value, (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool))
@@ -107,36 +100,37 @@ def _hint(size: Any, otherwise: int) -> int:
     return int(size.node.hint) if size.node.has_hint() else otherwise
 
 
-def _order(value: torch.Tensor) -> tuple[Any, ...]:
+def _order(dtype: torch.dtype, sizes: tuple[Any, ...], strides: tuple[Any, ...]) -> tuple[Any, ...]:
     """(dtype, dimensions with the outermost in memory first): what a new tensor's layout is made from."""
-    hints = [_hint(s, 1) for s in value.stride()]
-    sizes = [_hint(s, 2) for s in value.shape]
+    hints = [_hint(s, 1) for s in strides]
+    lengths = [_hint(s, 2) for s in sizes]
     # a dimension of one element lies where it stands
-    order = [d for d in range(value.dim()) if sizes[d] != 1]
+    order = [d for d, length in enumerate(lengths) if length != 1]
     order.sort(key=lambda d: -hints[d])
-    for d in range(value.dim()):
-        if sizes[d] == 1:
+    for d, length in enumerate(lengths):
+        if length == 1:
             at = next((k for k, other in enumerate(order) if hints[other] <= hints[d] and other > d), len(order))
             order.insert(at, d)
-    return (_OURS[value.dtype], *order)
+    return (_OURS[dtype], *order)
 
 
 def import_part(part: Part, given: set[fx.Node]) -> tuple[Any, ...]:
     """(graph, results as _TorchGraph takes them). given: results that only the backward pass gets."""
-    importer = Importer()
-    inputs = [importer.declare(n.name, n.meta["val"]) for n in part.inputs]
+    importer = Importer(is_checked=True)
+    inputs = [importer.input(n, n.meta["val"]) for n in part.inputs]
     for node in part.nodes:
         importer.call(node)
     results = []
     for i, node in enumerate(part.results):
         value = node.meta["val"]
-        if not isinstance(value, torch.Tensor):
+        if not is_tensor(value):
             results.append(("number", i))
         elif node in given:
             results.append(("given", i))
         else:
-            fixed = all(type(n) is int for n in (*value.shape, *value.stride()))
-            results.append(("new", i, _order(value)) + ((tuple(value.shape), value.stride()) if fixed else ()))
+            sizes, strides = tuple(value.shape), value.stride()
+            fixed = {int}.issuperset(map(type, sizes + strides))
+            results.append(("new", i, _order(value.dtype, sizes, strides)) + ((sizes, strides) if fixed else ()))
     return importer.finish(inputs, part.results), tuple(results)
 
 
@@ -164,16 +158,15 @@ class Plan:
     def _reason(self, node: fx.Node, host: set[fx.Node]) -> str | None:
         if node.target is operator.getitem and isinstance(node.args[0], fx.Node):
             return "" if node.args[0] in host else None
-        try:
-            check(node)
-        except Unsupported as error:
-            return str(error)
+        target = targets.of(node.target)
+        if target.refusal is not None:
+            return target.refusal
         for used in (node, *node.all_input_nodes):
             crosses = self.crossing.get(used)
             if crosses is None:
                 crosses = self.crossing[used] = "val" in used.meta and _is_plain(used.meta["val"])
             if not crosses:
-                return f"{target_name(node.target)}: a value that cannot cross"
+                return f"{target.name}: a value that cannot cross"
         return None
 
     def _cut(self) -> list[Any]:
@@ -215,7 +208,7 @@ class Plan:
                 continue
             part = Part(step.nodes)
             part.find_inputs()
-            part.find_results({n for n in part.nodes if any(user not in part.members for user in n.users)})
+            part.find_results({n for n in part.nodes if not part.members.issuperset(n.users)})
             if not part.results:  # views alone, or nothing that anybody uses
                 settled += part.replayed
                 continue
@@ -223,7 +216,7 @@ class Plan:
                 graph, results = import_part(part, self.given)
             except (Unsupported, NotImplementedError, ValueError, RuntimeError) as error:
                 for node in part.nodes:
-                    self._note(f"{target_name(node.target)}: {error}")
+                    self._note(f"{targets.of(node.target).name}: {error}")
                 settled += part.nodes
                 continue
             part.graph, part.kinds = graph, results
