@@ -2,7 +2,14 @@
 
 cresset.compile: capturing against Dynamo (thirty times), the first result and the steady state against torch.compile,
 with live weights and with frozen ones (options={"freeze": True}); and a call, all but the graph, against bars: 1.5 us
-for one tensor, 5 us for a module of 200 parameters, 5 and 80 where gradients are recorded.
+for one tensor, 5 us for a module of 200 parameters, 5 and 80 where gradients are recorded. Without gradients the
+programs measured have no graph (they return their argument). With gradients they need one, and the rows are
+
+    graph  = the same program without gradients - a program without a graph that reads the same tensors
+    row    = the whole call - graph, against the bar; "with its graph": the whole call, against the bar + graph
+
+Results are dropped before the next call, so torch makes a node for each parameter at every call; "the last result
+alive": as in a loop of `loss = f(x)`, where the nodes of the call before are still there.
 
 torch.compile(backend="cresset"): our share. The peer of a row is its bar: 10 ms to record a graph (reading it and
 making it callable; native code is built beside), 2 us for a call of one tensor, 0.06 us for each further one, all of
@@ -76,13 +83,7 @@ def called(n):
     tensors = [torch.randn(2) for _ in range(n)]
     graph = make_fx(lambda *a: (torch.cat(a) + 1,), tracing_mode="fake")(*tensors)
     call = backend.compile_graph(graph, "inference", backend.read_options({"native": "wait"}))
-    best = 1.0
-    for _ in range(30):
-        begin = time.thread_time()
-        for _ in range(200):
-            call(tensors[:])
-        best = min(best, (time.thread_time() - begin) / 200)
-    return best
+    return best_of(lambda: call(tensors[:]), 100, 200)
 
 
 # ---- cresset.compile ----
@@ -141,22 +142,39 @@ class Summed(Parameters):
         return torch.stack([x, *self.parameters_read]).sum()
 
 
+def ready(program, given):
+    """A call of the program, natively."""
+    run = cresset.compile(program)
+    run(given)
+    call = getattr(run, "_compiled", run)
+    call._wait()
+    return lambda: call(given)
+
+
+def trained(call):
+    """Seconds for a call whose result is dropped, and for one that the result of the call before outlives."""
+    last = [None]
+
+    def alive():
+        last[0] = call()
+    return best_of(call, 50), best_of(alive, 50)
+
+
 def dispatched():
-    """(name, seconds, bar)"""
-    x = torch.ones(2)
-    for grad, one, many in ((False, 1.5e-6, 5e-6), (True, 5e-6, 80e-6)):
-        with torch.set_grad_enabled(grad):
-            single = cresset.compile(lambda x: x * x) if grad else cresset.compile(lambda x: x)
-            given = torch.ones(2, requires_grad=grad)
-            single(given)
-            single._wait()
-            kind = "training forward" if grad else "no grad"
-            yield f"torch: call, one tensor, {kind}", best_of(lambda: single(given)), one
-            run = cresset.compile((Summed if grad else Parameters)(200))
-            run(x)
-            run._compiled._wait()
-            call = run._compiled
-            yield f"torch: call, 200 parameters, {kind}", best_of(lambda: call(x)), many
+    """(name, seconds, bar, its name)"""
+    x, leaf = torch.ones(2), torch.ones(2, requires_grad=True)
+    programs = (("one tensor", 1.5e-6, 5e-6, lambda x: x, lambda x: x * x, x, leaf),
+                ("200 parameters", 5e-6, 80e-6, Parameters(200), Summed(200), x, x))
+    for what, bar, training_bar, read, program, given, differentiable in programs:
+        with torch.no_grad():
+            nothing, whole = best_of(ready(read, given), 50), best_of(ready(program, given), 50)
+        graph = whole - nothing
+        yield f"torch: call, {what}, no grad", nothing, bar, "the bar"
+        name = f"torch: call, {what}, training forward"
+        dropped, alive = trained(ready(program, differentiable))
+        yield name, dropped - graph, training_bar, "the bar"
+        yield f"{name}, the last result alive", alive - graph, training_bar, "the bar"
+        yield f"{name}, with its graph", dropped, training_bar + graph, "the bar and the graph"
 
 
 def compiled_both(name):
@@ -192,8 +210,8 @@ def captures():
             yield row(f"torch: capturing {name}", *captured(name), "Dynamo", 30.0)
         except ModuleNotFoundError as error:
             yield row(f"torch: capturing {name}", None, None, f"{error.name} is missing", 30.0)
-    for name, seconds, bar in dispatched():
-        yield row(name, seconds, bar, "the bar", 1.0)
+    for name, seconds, bar, against in dispatched():
+        yield row(name, seconds, bar, against, 1.0)
     for name in COMPILED:
         try:
             firsts, live, frozen = compiled_both(name)

@@ -35,9 +35,12 @@ CR_NODISCARD cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *opt
                                  cr_str *out, cr_str *kernels);
 
 /* ---- running (loader.c) ---- */
-/* As cr_native_run, of inputs as abi.h has them: no tensors are made of those. */
+/* As cr_native_run, of inputs and results as abi.h has them: no tensors are made of those. Results are the instance's
+ * memory until they are taken (the value is then none) or given back. */
 CR_NODISCARD cr_status cr_native_run_values(cr_native *n, int32_t method, const cresset_value *inputs, size_t ninputs,
-                                            cr_arg *results, size_t nresults);
+                                            cresset_value *results, size_t nresults);
+CR_NODISCARD cr_status cr_native_take(cr_native *n, cresset_value *result, cr_arg *out);
+void cr_native_give_back(cr_native *n, cresset_value *results, size_t nresults);
 /* The instance's generator as the bytes of torch.get_rng_state(). CR_EVALUE: emitted without `random`, or no state. */
 CR_NODISCARD cr_status cr_native_get_random(cr_native *n, void *bytes, size_t room);
 CR_NODISCARD cr_status cr_native_set_random(cr_native *n, const void *bytes, size_t size);

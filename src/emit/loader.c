@@ -350,7 +350,7 @@ static cr_status tensor_out(cr_native *n, const cresset_value *v, cr_tensor **ou
     return status;
 }
 
-static cr_status value_out(cr_native *n, cresset_value *v, cr_arg *out) {
+cr_status cr_native_take(cr_native *n, cresset_value *v, cr_arg *out) {
     switch (v->kind) {
     case CRESSET_NONE: *out = cr_arg_none(); return CR_OK;
     case CRESSET_INT: *out = cr_arg_int(v->integer); return CR_OK;
@@ -379,38 +379,39 @@ static cr_status check_counts(const cr_native *n, int32_t method, size_t ninputs
     return CR_OK;
 }
 
-/* Counts were checked; outs: room for as many values as there are results. */
+void cr_native_give_back(cr_native *n, cresset_value *results, size_t nresults) {
+    for (size_t i = 0; i < nresults; i++)
+        if (results[i].kind == CRESSET_TENSOR) n->lib->api->release(n->instance, &results[i]);
+}
+
+cr_status cr_native_run_values(cr_native *n, int32_t method, const cresset_value *inputs, size_t ninputs,
+                               cresset_value *results, size_t nresults) {
+    char message[512]; /* not cleared: that would take as long as a small graph */
+    message[0] = 0;
+    CR_TRY(check_counts(n, method, ninputs, nresults));
+    for (size_t i = 0; i < nresults; i++) results[i] = (cresset_value){ .struct_size = sizeof results[i] };
+    int code = n->lib->api->run(n->instance, method, inputs, (int32_t)ninputs, results, (int32_t)nresults, message,
+                                sizeof message);
+    return code ? failure(n->lib, code, message) : CR_OK;
+}
+
+/* outs: room for as many values as there are results. */
 static cr_status run_values(cr_native *n, int32_t method, const cresset_value *inputs, size_t ninputs,
                             cresset_value *outs, cr_arg *results, size_t nresults) {
-    const cresset_api *api = n->lib->api;
-    char message[512] = "";
     cr_status status = CR_OK;
     size_t done = 0;
-    for (size_t i = 0; i < nresults; i++) outs[i] = (cresset_value){ .struct_size = sizeof outs[i] };
-    int code = api->run(n->instance, method, inputs, (int32_t)ninputs, outs, (int32_t)nresults, message,
-                        sizeof message);
-    if (code) return failure(n->lib, code, message);
+    CR_TRY(cr_native_run_values(n, method, inputs, ninputs, outs, nresults));
     for (; done < nresults && !status; done++) {
         results[done] = cr_arg_none();
-        status = value_out(n, &outs[done], &results[done]);
+        status = cr_native_take(n, &outs[done], &results[done]);
     }
     if (!status) return CR_OK;
-    for (size_t i = 0; i < nresults; i++) api->release(n->instance, &outs[i]);
+    cr_native_give_back(n, outs, nresults);
     cr_results_release(results, done);
     return status;
 }
 
 enum { FEW_VALUES = 32 };
-
-cr_status cr_native_run_values(cr_native *n, int32_t method, const cresset_value *inputs, size_t ninputs,
-                               cr_arg *results, size_t nresults) {
-    cresset_value few[FEW_VALUES], *outs = few;
-    CR_TRY(check_counts(n, method, ninputs, nresults));
-    if (nresults > FEW_VALUES && !(outs = cr_alloc(nresults * sizeof *outs))) return CR_ENOMEM;
-    cr_status status = run_values(n, method, inputs, ninputs, outs, results, nresults);
-    if (outs != few) cr_free(outs);
-    return status;
-}
 
 cr_status cr_native_run(cr_native *n, int32_t method, const cr_arg *inputs, size_t ninputs, cr_arg *results,
                         size_t nresults) {

@@ -226,7 +226,9 @@ typedef struct frame {
     PyObject **args;                     /* of the call, held */
     cresset_value *values;               /* the graph's inputs */
     PyObject **kept;                     /* of each input: what its value borrows from, or NULL */
-    cr_arg *made;                        /* the graph's results */
+    cr_arg *made;                        /* the graph's results, none of those that are still in `raw` */
+    cresset_value *raw;                  /* as native code gave them */
+    bool is_raw;
     int64_t work;
     cr_tier *tier;                       /* held while it runs; NULL: it is interpreted */
     cr_native *native;                   /* of the tier; NULL: not yet */
@@ -357,12 +359,24 @@ static int find_native(frame *f) {
     return 0;
 }
 
+static cr_status run_native(frame *f, const cresset_value *inputs, size_t n) {
+    CR_TRY(cr_native_run_values(f->native, 0, inputs, n, f->raw, f->g->nvalues));
+    for (uint32_t i = 0; i < f->g->nvalues; i++) f->made[i] = cr_arg_none();
+    f->is_raw = true;
+    return CR_OK;
+}
+
+static void release_results(frame *f) {
+    if (f->is_raw) cr_native_give_back(f->native, f->raw, f->g->nvalues);
+    cr_results_release(f->made, f->g->nvalues);
+}
+
 /* Weights are no inputs of code that was made with them. */
-static cr_status run_frozen(const frame *f, const cr_frozen *frozen) {
+static cr_status run_frozen(frame *f, const cr_frozen *frozen) {
     cresset_value few[FEW], *others = few;
     if (f->g->ninputs > FEW && !(others = cr_alloc(f->g->ninputs * sizeof *others))) return CR_ENOMEM;
     size_t n = cr_frozen_leave(frozen, f->values, sizeof *others, others);
-    cr_status status = cr_native_run_values(f->native, 0, others, n, f->made, f->g->nvalues);
+    cr_status status = run_native(f, others, n);
     if (others != few) cr_free(others);
     return status;
 }
@@ -371,7 +385,7 @@ static cr_status run_tiers(frame *f) {
     const cr_frozen *frozen = f->native ? cr_tier_frozen(f->tier) : NULL;
     if (!f->native) return run_plan(f);
     if (frozen) return run_frozen(f, frozen);
-    return cr_native_run_values(f->native, 0, f->values, f->g->ninputs, f->made, f->g->nvalues);
+    return run_native(f, f->values, f->g->ninputs);
 }
 
 static int run(frame *f) {
@@ -392,7 +406,7 @@ static cr_status run_native_drawing(frame *f, cr_native *native, void *state) {
     CR_TRY(cr_native_set_random(native, state, RT_GENERATOR_STATE_BYTES));
     CR_TRY(run_tiers(f));
     cr_status status = cr_native_get_random(native, state, RT_GENERATOR_STATE_BYTES);
-    if (status) cr_results_release(f->made, f->g->nvalues);
+    if (status) release_results(f);
     return status;
 }
 
@@ -417,7 +431,7 @@ static int run_drawing(frame *f) {
     if (!status && !native) rt_generator_get_state(ours, v.data);
     (void)rt_generator_set_state(&ctx, ours, own, sizeof own);
     if (!status) done = PyObject_CallMethod(f->g->generator, "set_state", "O", state);
-    if (!status && !done) cr_results_release(f->made, f->g->nvalues);
+    if (!status && !done) release_results(f);
 out:
     Py_XDECREF(kept);
     Py_XDECREF(state);
@@ -448,10 +462,10 @@ static int compute_layout(const frame *f, result *r) {
 }
 
 /* Sizes and strides as tuples: those of the last call, when they are the same. */
-static int set_sizes(const frame *f, result *r, const cr_meta *m) {
+static int set_sizes(const frame *f, result *r, const int64_t *size) {
     if (r->exprs && compute_layout(f, r)) return -1;
     bool same = r->sizes != NULL;
-    for (int d = 0; same && d < r->rank; d++) same = r->size[d] == m->size[d];
+    for (int d = 0; same && d < r->rank; d++) same = r->size[d] == size[d];
     if (same) return 0;
     if (r->fixed || r->exprs) {
         PyErr_SetString(PyExc_RuntimeError, "a result has other sizes than torch expects; this is a bug of cresset");
@@ -460,9 +474,9 @@ static int set_sizes(const frame *f, result *r, const cr_meta *m) {
     int64_t stride = 1;
     for (int k = r->rank - 1; k >= 0; k--) {
         int d = r->order[k];
-        r->size[d] = m->size[d];
+        r->size[d] = size[d];
         r->stride[d] = stride;
-        stride *= m->size[d] > 1 ? m->size[d] : 1;
+        stride *= size[d] > 1 ? size[d] : 1;
     }
     return set_tuples(r);
 }
@@ -473,42 +487,72 @@ static PyObject *size_object(const frame *f, const result *r) {
     return PyLong_FromLongLong(value);
 }
 
-static PyObject *new_tensor(const frame *f, result *r, const cr_tensor *t) {
+static rt_view view_of(const cresset_value *v) {
+    rt_view view = { .p = v->data, .dtype = v->dtype, .rank = v->rank };
+    memcpy(view.size, v->size, (size_t)v->rank * sizeof *view.size);
+    memcpy(view.stride, v->stride, (size_t)v->rank * sizeof *view.stride);
+    return view;
+}
+
+static int copy(const cresset_value *to, const cresset_value *from) {
+    char message[256] = "";
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    rt_view there = view_of(to), here = view_of(from);
+    if (!rt_copy(&ctx, &there, &here)) return 0;
+    return PyErr_SetString(PyExc_RuntimeError, message), -1;
+}
+
+/* `from`: strides are given. */
+static PyObject *new_tensor(const frame *f, result *r, const cresset_value *from) {
     cresset_value v;
     PyObject *kept = NULL;
-    if (t->meta.dtype != r->dtype || t->meta.rank != r->rank)
+    if (from->dtype != r->dtype || from->rank != r->rank)
         return PyErr_Format(PyExc_RuntimeError,
                             "a result is %s with %d dimensions, and torch expects %s with %d; this is a bug of cresset",
-                            cr_dtype_name(t->meta.dtype), t->meta.rank, cr_dtype_name(r->dtype), r->rank);
-    if (set_sizes(f, r, &t->meta)) return NULL;
+                            cr_dtype_name(from->dtype), from->rank, cr_dtype_name(r->dtype), r->rank);
+    if (set_sizes(f, r, from->size)) return NULL;
     PyObject *o = cr_torch_empty(r->sizes, r->strides, r->dtype);
     if (!o) return NULL;
     if (cr_torch_read(o, &v, &kept)) return Py_DECREF(o), NULL;
     Py_XDECREF(kept);
-    rt_view to = { .p = v.data, .dtype = r->dtype, .rank = r->rank }, from = cr_tensor_view(t);
     bool same = true, any = true;
     int64_t extent = 1; /* elements from the first to the last */
     for (int d = 0; d < r->rank; d++) {
-        to.size[d] = v.size[d];
-        to.stride[d] = v.stride[d];
-        same = same && (t->meta.stride[d] == r->stride[d] || r->size[d] < 2);
+        same = same && (from->stride[d] == r->stride[d] || r->size[d] < 2);
         any = any && r->size[d];
         extent += (r->size[d] - 1) * r->stride[d];
     }
     if (!any) return o;
-    if (same) return memcpy(v.data, from.p, (size_t)(extent * rt_itemsize(r->dtype))), o;
-    char message[256] = "";
-    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
-    if (!rt_copy(&ctx, &to, &from)) return o;
-    Py_DECREF(o);
-    return PyErr_Format(PyExc_RuntimeError, "%s", message);
+    if (same) return memcpy(v.data, from->data, (size_t)(extent * rt_itemsize(r->dtype))), o;
+    return copy(&v, from) ? Py_DECREF(o), NULL : o;
+}
+
+static PyObject *new_of(const frame *f, result *r) {
+    const cresset_value *raw = f->is_raw ? &f->raw[r->at] : NULL;
+    if (raw && raw->kind == CRESSET_TENSOR) return new_tensor(f, r, raw);
+    const cr_tensor *t = f->made[r->at].u.t;
+    rt_view view = cr_tensor_view(t);
+    return new_tensor(f, r, &(cresset_value){ .dtype = t->meta.dtype, .rank = t->meta.rank, .data = view.p,
+                                              .size = t->meta.size, .stride = t->meta.stride });
+}
+
+/* What native code gave becomes a result of the graph; tensors that torch's memory is made for stay as they are. */
+static int settle(const frame *f, const result *r) {
+    cresset_value *raw = &f->raw[r->at];
+    if (!f->is_raw || f->made[r->at].kind != CR_ARG_NONE || (r->kind == RESULT_NEW && raw->kind == CRESSET_TENSOR))
+        return 0;
+    cr_status status = cr_native_take(f->native, raw, &f->made[r->at]);
+    return status ? cr_py_fail(status) : 0;
 }
 
 static PyObject *object_of(frame *f, result *r) {
     if (r->kind == RESULT_SIZE) return size_object(f, r);
-    cr_arg *made = r->kind == RESULT_ARGUMENT || r->kind == RESULT_OBJECT ? NULL : &f->made[r->at];
     if (r->kind == RESULT_ARGUMENT) return Py_NewRef(f->args[r->at]);
     if (r->kind == RESULT_OBJECT) return Py_NewRef(r->object);
+    const cr_arg *made = &f->made[r->at];
+    if (settle(f, r)) return NULL;
+    if (r->kind == RESULT_NEW && (made->kind == CR_ARG_TENSOR || (f->is_raw && f->raw[r->at].kind == CRESSET_TENSOR)))
+        return new_of(f, r);
     if (made->kind == CR_ARG_NONE) Py_RETURN_NONE;
     if (r->kind == RESULT_NUMBER)
         return made->kind == CR_ARG_FLOAT  ? PyFloat_FromDouble(made->u.f)
@@ -516,7 +560,7 @@ static PyObject *object_of(frame *f, result *r) {
                : made->kind == CR_ARG_INT  ? PyLong_FromLongLong(made->u.i)
                                            : PyErr_Format(PyExc_RuntimeError, "a result is no number");
     if (made->kind != CR_ARG_TENSOR) return PyErr_Format(PyExc_RuntimeError, "a result is no tensor");
-    return r->kind == RESULT_NEW ? new_tensor(f, r, made->u.t) : cr_torch_give(made->u.t);
+    return cr_torch_give(made->u.t);
 }
 
 static PyObject *give_results(frame *f) {
@@ -527,7 +571,7 @@ static PyObject *give_results(frame *f) {
         if (o) PyList_SET_ITEM(list, i, o);
         else Py_CLEAR(list);
     }
-    cr_results_release(f->made, g->nvalues);
+    release_results(f);
     return list;
 }
 
@@ -558,13 +602,15 @@ static PyObject *run_frame(frame *f) {
 /* `list`: where the arguments are, and then no more; NULL: they are somebody else's. */
 static PyObject *call_with(py_torch_graph *g, PyObject *const *args, PyObject *list) {
     PyObject *few_objects[FEW * 2];
-    cresset_value few_values[FEW];
+    cresset_value few_values[FEW], few_raw[FEW];
     cr_arg few_args[FEW];
     bool few = g->nargs <= FEW && g->ninputs <= FEW && g->nvalues <= FEW;
-    frame f = { .g = g, .args = few_objects, .kept = few_objects + FEW, .values = few_values, .made = few_args };
+    frame f = { .g = g, .args = few_objects, .kept = few_objects + FEW, .values = few_values, .made = few_args,
+                .raw = few_raw };
     if (!few) {
         f.args = PyMem_Malloc((g->nargs + g->ninputs + 1u) * sizeof *f.args);
-        f.values = PyMem_Malloc((g->ninputs + 1u) * sizeof *f.values);
+        f.values = PyMem_Malloc((g->ninputs + g->nvalues + 1u) * sizeof *f.values);
+        f.raw = f.values ? f.values + g->ninputs : NULL;
         f.made = PyMem_Malloc((g->nvalues + 1u) * sizeof *f.made);
         f.kept = f.args ? f.args + g->nargs : NULL;
     }

@@ -120,7 +120,7 @@ static int read_any(PyObject *o, cresset_value *out, PyObject **kept) {
 /* Elements at odd addresses: a copy has them where kernels may read them. */
 static int read_aligned(PyObject *o, cresset_value *out, PyObject **kept) {
     if (read_any(o, out, kept)) return -1;
-    if (!((uintptr_t)out->data % (uintptr_t)CR_MIN(rt_itemsize(out->dtype), 8)) || is_empty(out)) return 0;
+    if (!((uintptr_t)out->data & (uintptr_t)(CR_MIN(rt_itemsize(out->dtype), 8) - 1)) || is_empty(out)) return 0;
     PyObject *copy = PyObject_CallMethodNoArgs(o, torch.clone), *more = NULL;
     if (!copy) return -1;
     Py_XSETREF(*kept, copy);

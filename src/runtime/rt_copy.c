@@ -273,9 +273,23 @@ static int run_plan(const rt_ctx *ctx, plan *p, int64_t n) {
     return rt_parallel_for(ctx, n, PARALLEL_GRAIN_BYTES / widest, copy_range, p);
 }
 
+/* Is one the other's bytes in the same order? */
+static bool is_block(const rt_view *dst, const rt_view *src) {
+    bool same = dst->rank == src->rank && dst->dtype == src->dtype;
+    int64_t step = 1;
+    for (int d = dst->rank; same && d--;) {
+        int64_t n = dst->size[d];
+        same = n == src->size[d] && (n == 1 || (dst->stride[d] == step && src->stride[d] == step));
+        step *= n;
+    }
+    return same;
+}
+
 int rt_copy(const rt_ctx *ctx, const rt_view *dst, const rt_view *src) {
     int64_t n = rt_numel(dst);
     if (n == 0) return RT_OK;
+    if (n <= SHORT && is_block(dst, src)) /* less than a plan takes */
+        return memmove(dst->p, src->p, (size_t)(n * rt_itemsize(dst->dtype))), RT_OK;
     plan p; /* dimensions are written as they come */
     p.dst = dst->p, p.src = src->p, p.dst_dtype = dst->dtype, p.src_dtype = src->dtype, p.rank = 0;
     for (int d = 0; d < dst->rank; d++) {

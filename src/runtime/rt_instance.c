@@ -8,6 +8,7 @@
  * own and puts it back, so that after the first runs nothing is asked of the system. */
 #define _GNU_SOURCE
 #include "runtime/rt_instance.h"
+#include "runtime/rt_pool.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -138,7 +139,7 @@ static struct {
 } shared;
 
 static void shared_lock(void) {
-    long pid = (long)getpid(), seen = 0;
+    long pid = rt__process(), seen = 0;
     while (!atomic_compare_exchange_weak(&shared.owner, &seen, pid))
         if (seen == pid) seen = 0, sched_yield();
     if (shared.pid == pid) return;
@@ -200,7 +201,7 @@ static void pools_leave(void) {
 
 /* In the child of a fork the locks may be held by threads that do not exist there. */
 SELDOM void rt__notice_fork(cresset_instance *m) {
-    long pid = (long)getpid(), known = atomic_load(&m->pid);
+    long pid = rt__process(), known = atomic_load(&m->pid);
     if (known == pid) return;
     if (known == -pid || !atomic_compare_exchange_strong(&m->pid, &known, -pid)) {
         while (atomic_load(&m->pid) != pid) sched_yield();
@@ -307,7 +308,7 @@ SELDOM int rt_api_create(const cresset_api *api, const cresset_options *options,
     if (!m) return rt__api_fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
     m->api = api;
     m->model = model;
-    atomic_init(&m->pid, (long)getpid());
+    atomic_init(&m->pid, rt__process());
     pthread_mutex_init(&m->lock, NULL);
     rt_generator_init(&m->generator, RT_GENERATOR_DEFAULT_SEED);
     m->weights = m->model->weights;
@@ -354,7 +355,8 @@ int rt_api_run(cresset_instance *m, int32_t method, const cresset_value *inputs,
         return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT, "there is no method %d: the model has %d", method,
                             m->model->nmethods);
     const rt_method *what = m->model->methods[method];
-    char text[256] = "";
+    char text[256];
+    text[0] = 0;
     rt__notice_fork(m);
     rt_ctx ctx = context(m, text, sizeof text);
     rt_host host = { m->weights, m->state, &m->generator, m->layouts, m->profile, m->profile_user, method, m->ops };

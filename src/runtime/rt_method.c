@@ -305,7 +305,7 @@ static int run_block(frame *f, const rt_step *s) {
         int32_t w = f->m->lists[s->outs + i];
         int code = need(f, w);
         if (code) return code;
-        view[p->nin + i] = view_of(f, w);
+        set_view(f, w, &view[p->nin + i]);
     }
     for (int i = 0; i < p->nin + p->nout; i++) operand[i] = rt_operand_of(&view[i]);
     for (int i = 0; i < p->nconstants; i++) {
@@ -697,10 +697,22 @@ SELDOM static int wrong(const frame *f, int32_t i, const char *expected, const c
     return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %s, not %s", input_name(f, i), expected, came);
 }
 
+/* Is it beyond doubt what rt_value_check_memory looks for? Nearly every input is, and a call may have hundreds. */
+static bool is_ordinary(const cresset_value *v) {
+    const int64_t most = 1 << 24;
+    int64_t last = 0;
+    if (!v->data || !v->size || !v->stride || (uintptr_t)v->data >> 48 || (uintptr_t)v->data % 16) return false;
+    for (int d = 0; d < v->rank; d++) {
+        int64_t n = v->size[d], step = v->stride[d];
+        if (n <= 0 || n > most || step < 0 || step > most) return false;
+        last += (n - 1) * step;
+    }
+    return last < (int64_t)1 << 48;
+}
+
 static int check_kind(const frame *f, int32_t i, const cresset_value *v) {
     const rt_input *in = &f->m->inputs[i];
-    int code = rt_value_check_struct(f->ctx, "input", input_name(f, i), v);
-    if (code) return code;
+    if (v->struct_size != sizeof *v) return rt_value_check_struct(f->ctx, "input", input_name(f, i), v);
     if (v->kind < CRESSET_NONE || v->kind > CRESSET_STRING)
         return rt_fail(f->ctx, RT_EVALUE, "input '%s': %d is no kind of value", input_name(f, i), v->kind);
     if (v->kind != in->kind && !(in->kind == CRESSET_FLOAT && v->kind == CRESSET_INT))
@@ -713,7 +725,7 @@ static int check_kind(const frame *f, int32_t i, const cresset_value *v) {
     if (v->rank != w->rank)
         return rt_fail(f->ctx, RT_EVALUE, "input '%s' must have %d dimensions, not %d", input_name(f, i), w->rank,
                        v->rank);
-    return rt_value_check_memory(f->ctx, input_name(f, i), v);
+    return is_ordinary(v) ? RT_OK : rt_value_check_memory(f->ctx, input_name(f, i), v);
 }
 
 static int64_t number_of(const cresset_value *v, uint8_t kind) {
@@ -922,13 +934,16 @@ static int describe(const frame *f, int32_t i, const cresset_value *wish, cresse
     if (wish->data && (uint64_t)bytes > wish->capacity) return too_small(f, i, bytes, wish->capacity);
     owned *o = f->ctx->alloc(f->ctx->user, sizeof *o);
     if (!o) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
-    rt_view given = wish->data ? rt_view_contiguous(wish->data, v.dtype, v.rank, v.size) : v;
-    memcpy(o->size, given.size, sizeof o->size);
-    memcpy(o->stride, given.stride, sizeof o->stride);
+    int64_t dense = 1;
+    for (int d = v.rank; d--;) { /* the others, of sixteen, are not written */
+        o->size[d] = v.size[d];
+        o->stride[d] = wish->data ? dense : v.stride[d];
+        dense *= v.size[d] > 1 ? v.size[d] : 1;
+    }
     o->data = NULL;
     o->home = f->ctx->user;
     made->dtype = v.dtype, made->rank = v.rank, made->size = o->size, made->stride = o->stride, made->owner = o;
-    made->data = given.p;
+    made->data = wish->data ? wish->data : v.p;
     made->capacity = wish->data ? wish->capacity : 0;
     return RT_OK;
 }
@@ -968,10 +983,13 @@ static int give_outputs(frame *f, cresset_value *outputs, int32_t noutputs) {
 /* ---- a run ---- */
 
 static int place_buffers(frame *f) {
+    enum { FEW = RT_LIMIT(32, 1) };
     const rt_method *m = f->m;
-    int64_t *offset = rt_scratch(f->ctx, (size_t)m->nbuffers * sizeof *offset);
+    bool shared = false;
+    for (int32_t i = 0; i < m->nbuffers; i++) shared |= in_arena(&m->buffers[i]);
+    int64_t few[FEW], *offset = m->nbuffers <= FEW ? few : rt_scratch(f->ctx, (size_t)m->nbuffers * sizeof *offset);
     if (!offset) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
-    int64_t bytes = find_layout(f, offset);
+    int64_t bytes = shared ? find_layout(f, offset) : 0;
     f->arena = bytes ? rt_scratch(f->ctx, (size_t)bytes) : NULL;
     int code = bytes && !f->arena
                    ? rt_fail(f->ctx, RT_ENOMEM, "out of memory: the model needs %lld bytes to run", (long long)bytes)
@@ -986,7 +1004,7 @@ static int place_buffers(frame *f) {
             if (!f->at[i]) code = rt_fail(f->ctx, RT_ENOMEM, "out of memory");
         }
     }
-    rt_scratch_free(f->ctx, offset);
+    if (offset != few) rt_scratch_free(f->ctx, offset);
     return code;
 }
 
@@ -1007,10 +1025,11 @@ static int run_frame(frame *f, const cresset_value *inputs, int32_t ninputs, cre
 int rt_method_run(const rt_ctx *ctx, const rt_method *m, const rt_host *host, const cresset_value *inputs,
                   int32_t ninputs, cresset_value *outputs, int32_t noutputs) {
     size_t slots = (size_t)m->nslots * sizeof(int64_t), at = (size_t)m->nbuffers * sizeof(char *),
-           copied = (size_t)m->ninputs * sizeof(void *);
-    char *memory = rt_scratch(ctx, slots + at + copied + (size_t)m->nbuffers);
+           copied = (size_t)m->ninputs * sizeof(void *), whole = slots + at + copied + (size_t)m->nbuffers;
+    _Alignas(16) char small[RT_LIMIT(1024, 16)];
+    char *memory = whole <= sizeof small ? small : rt_scratch(ctx, whole);
     if (!memory) return rt_fail(ctx, RT_ENOMEM, "out of memory");
-    memset(memory, 0, slots + at + copied + (size_t)m->nbuffers);
+    memset(memory, 0, whole);
     frame f = { .ctx = ctx,
                 .m = m,
                 .host = host,
@@ -1025,8 +1044,9 @@ int rt_method_run(const rt_ctx *ctx, const rt_method *m, const rt_host *host, co
         if (m->buffers[i].kind == RT_BUFFER_RESULT && f.at[i]) ctx->free(ctx->user, f.at[i]);
         else if (f.late[i]) rt_scratch_free(ctx, f.at[i]);
     }
-    for (int32_t i = 0; i < m->ninputs; i++) rt_scratch_free(ctx, f.copied[i]);
+    for (int32_t i = 0; i < m->ninputs; i++)
+        if (f.copied[i]) rt_scratch_free(ctx, f.copied[i]);
     rt_scratch_free(ctx, f.arena);
-    rt_scratch_free(ctx, memory);
+    if (memory != small) rt_scratch_free(ctx, memory);
     return code;
 }

@@ -25,7 +25,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { CHUNKS_PER_THREAD = 4, SPIN_NANOSECONDS = 100000, RUN_SPIN_NANOSECONDS = 2000000, SPINS_PER_CLOCK = 32 };
 enum { YIELD_NANOSECONDS = 50000, JOIN_SPINS = 500 }; /* of spinning, after which the core is offered to others */
@@ -265,7 +264,7 @@ rt_pool *rt_pool_create_within(int threads, int cores) {
         rt_pool_release(p);
         return NULL;
     }
-    atomic_store(&p->pid, (long)getpid());
+    atomic_store(&p->pid, rt__process());
     return p;
 }
 
@@ -273,7 +272,7 @@ rt_pool *rt_pool_create(int threads) { return rt_pool_create_within(threads, thr
 
 void rt_pool_release(rt_pool *p) {
     if (!p) return;
-    bool ours = p->started && atomic_load(&p->pid) == (long)getpid();
+    bool ours = p->started && atomic_load(&p->pid) == rt__process();
     if (ours) {
         atomic_store(&p->stop, 1);
         for (int i = 1; i <= p->started; i++) {
@@ -355,7 +354,7 @@ bool rt__pool_keep_block(const rt_ctx *ctx, void *block, size_t size) {
 
 /* After fork the workers are gone and the locks may be held by nobody: start over. False while another thread does. */
 static bool pool_lives(rt_pool *p) {
-    long pid = (long)getpid(), known = atomic_load(&p->pid);
+    long pid = rt__process(), known = atomic_load(&p->pid);
     if (known == pid) return true;
     if (known == PID_STARTING || !atomic_compare_exchange_strong(&p->pid, &known, PID_STARTING)) return false;
     reset(p);

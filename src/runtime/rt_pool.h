@@ -9,6 +9,9 @@ int rt__pool_place(void);
 /* Threads that may run a loop at the same time, the caller with them; 1 for NULL. */
 int rt__pool_seats(const rt_pool *pool);
 
+/* The id of this process (rt_process.c): another in the child of a fork. Any thread. */
+long rt__process(void);
+
 /* True when a failure about to be written to `error` may be: always outside a parallel run that uses that buffer,
  * and for the first failure inside one. Records that failure's code as the run's result. Any thread. */
 bool rt__pool_claims_failure(rt_pool *pool, const char *error, int code);

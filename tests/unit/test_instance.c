@@ -2,6 +2,7 @@
  * instances, fork, counts of processors from control groups. P4. */
 #include "check.h"
 #include "lower/lower.h"
+#include "runtime/rt_pool.h"
 #include "runtime/rt_recycle.h"
 
 #include <pthread.h>
@@ -270,6 +271,25 @@ static void child_of_a_fork_runs(void) {
 #endif
 }
 
+/* The id is kept, and forgotten by a fork: a child that took itself for its parent would wait for threads that it does
+ * not have. */
+static void processes_know_themselves(void) {
+    for (int i = 0; i < 2; i++) CHECK_EQ(rt__process(), (long)getpid());
+    pid_t child = fork();
+    if (!child) {
+        bool ok = rt__process() == (long)getpid();
+        pid_t second = fork();
+        if (!second) _exit(rt__process() == (long)getpid() ? 0 : 1);
+        int status = -1;
+        waitpid(second, &status, 0);
+        _exit(ok && !status && rt__process() == (long)getpid() ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(rt__process(), (long)getpid());
+}
+
 /* ---- processors ---- */
 
 static void put(const char *path, const char *text) {
@@ -334,6 +354,7 @@ int main(void) {
     RUN(eight_threads_on_four_instances);
     RUN(instances_come_and_go);
     RUN(child_of_a_fork_runs);
+    RUN(processes_know_themselves);
     RUN(quotas_of_control_groups);
     cr_free(weights);
     cr_lowered_release(lowered);

@@ -151,13 +151,15 @@ class Importer:
         """(the kind's key, its text)"""
         write = _WRITERS.get(type(value))
         if write is not None:
-            return write(self, value, parameter)
+            return write(self, value)
+        if isinstance(value, (list, tuple)):
+            return self.listed(value, parameter)
         for cls, write in _WRITERS.items():
             if isinstance(value, cls) and cls not in _EXACT:
-                return write(self, value, parameter)
+                return write(self, value)
         raise Unsupported(f"an argument of type {type(value).__name__}")
 
-    def node(self, value: fx.Node, parameter: Parameter) -> tuple[str, str]:
+    def node(self, value: fx.Node) -> tuple[str, str]:
         known = self.named.get(value)
         if known is not None:
             return known
@@ -169,17 +171,17 @@ class Importer:
             raise Unsupported(f"an argument that is a {type(meta).__name__}")
         return "as_" + kind, f'{{"as_name": {_quoted(value.name)}}}'
 
-    def dtype(self, value: torch.dtype, parameter: Parameter) -> tuple[str, str]:
+    def dtype(self, value: torch.dtype) -> tuple[str, str]:
         if value not in DTYPES:
             raise Unsupported(f"dtype {value}")
         return "as_scalar_type", str(DTYPES[value])
 
-    def layout(self, value: torch.layout, parameter: Parameter) -> tuple[str, str]:
+    def layout(self, value: torch.layout) -> tuple[str, str]:
         if value != torch.strided:
             raise Unsupported(f"layout {value}")
         return "as_layout", str(_STRIDED)
 
-    def device(self, value: torch.device, parameter: Parameter) -> tuple[str, str]:
+    def device(self, value: torch.device) -> tuple[str, str]:
         if value.type != "cpu":
             raise Unsupported(f"device {value}")
         return "as_device", _CPU
@@ -268,19 +270,16 @@ class Importer:
 # By the exact class, where that is quicker; of those not in _EXACT subclasses are written, too, the first that fits.
 _WRITERS: dict[type, Any] = {
     fx.Node: Importer.node,
-    type(None): lambda i, v, p: ("as_none", "true"),
-    bool: lambda i, v, p: ("as_bool", "true" if v else "false"),
-    int: lambda i, v, p: ("as_int", str(v)),
-    float: lambda i, v, p: ("as_float", json.dumps(v)),
-    complex: lambda i, v, p: ("as_complex", json.dumps({"real": v.real, "imag": v.imag})),
-    str: lambda i, v, p: ("as_string", json.dumps(v)),
+    type(None): lambda i, v: ("as_none", "true"),
+    bool: lambda i, v: ("as_bool", "true" if v else "false"),
+    int: lambda i, v: ("as_int", str(v)),
+    float: lambda i, v: ("as_float", json.dumps(v)),
+    complex: lambda i, v: ("as_complex", json.dumps({"real": v.real, "imag": v.imag})),
+    str: lambda i, v: ("as_string", json.dumps(v)),
     torch.dtype: Importer.dtype,
-    torch.memory_format: lambda i, v, p: ("as_memory_format", str(_FORMATS[v])),
+    torch.memory_format: lambda i, v: ("as_memory_format", str(_FORMATS[v])),
     torch.layout: Importer.layout,
     torch.device: Importer.device,
-    list: Importer.listed,
-    tuple: Importer.listed,
-    type(fx.immutable_collections.immutable_list()): Importer.listed,
 }
 _EXACT = (type(None), bool, int, float, complex)
 _LISTS = {"as_tensor": "as_tensors", "as_int": "as_ints", "as_bool": "as_bools", "as_float": "as_floats",
