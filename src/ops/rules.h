@@ -229,6 +229,8 @@ RULE(shape_householder_product);
 RULE(check_matrices);
 RULE(check_squares);
 RULE(check_qr);
+RULE(shape_eig);
+RULE(dtype_phaseless);
 RULE(shape_eigh);
 RULE(shape_svd);
 RULE(check_svd_driver);

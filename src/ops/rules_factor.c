@@ -247,6 +247,20 @@ cr_status shape_check_errors(cr_rule *r) { /* info, api_name, is_matrix */
     return CR_OK;
 }
 
+cr_status shape_eig(cr_rule *r) { /* self -> values (, vectors) */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    int dtype = cr_dtype_to_complex(m->dtype);
+    CR_TRY(check_square(r, 0));
+    CR_TRY(cr_rule_add_dense(r, dtype, m->rank - 1, m->size));
+    return r->op->schema.nreturns > 1 ? add_matrix(r, dtype, m->rank, m->size, true) : CR_OK;
+}
+cr_status dtype_phaseless(cr_rule *r) { /* self */
+    CR_TRY(dtype_same(r));
+    if (!cr_dtype_is_complex(r->result)) return CR_FAIL(CR_ERUNTIME, "%s: self must be complex", op_name(r));
+    r->result = cr_dtype_to_real(r->result);
+    return CR_OK;
+}
+
 cr_status shape_eigh(cr_rule *r) { /* A, UPLO, compute_v */
     const cr_meta *m = cr_rule_meta(r, 0);
     const char *side = r->arg[1].u.s;

@@ -58,6 +58,9 @@ RT_KERNEL(rt_k_replication_pad_backward);
 RT_KERNEL(rt_k_tril);
 RT_KERNEL(rt_k_triu);
 
+/* k_eig.c */
+RT_KERNEL(rt_k_linalg_eig);
+RT_KERNEL(rt_k_phaseless);
 /* k_eigh.c, k_svd.c, k_lstsq.c */
 RT_KERNEL(rt_k_linalg_eigh);
 RT_KERNEL(rt_k_linalg_svd);

@@ -15,6 +15,7 @@ PROGRAMS = {
     "triangle": lambda a, b: cresset.linalg.solve_triangular(a.triu(), b, upper=True),
     "lu": lambda a, b: cresset.linalg.lu_factor(a)[0],
     "eigh": lambda a, b: cresset.linalg.eigh(a + a.T)[0],
+    "eig": lambda a, b: (cresset.linalg.eig(a)[1].abs().sum(1) + cresset.linalg.eigvals(a).abs()).sum(),
     "svd": lambda a, b: cresset.linalg.svd(a)[1],
     "pinv": lambda a, b: cresset.linalg.pinv(a),
     "lstsq": lambda a, b: cresset.linalg.lstsq(a, b)[0],

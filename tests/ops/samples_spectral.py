@@ -2,7 +2,7 @@
 by what has none (settled.py). The values of random matrices are apart from each other."""
 import torch
 from samples import call, sample
-from settled import of_eigh, of_old_svd, of_svd
+from settled import of_eig, of_eigh, of_eigvals, of_old_svd, of_svd
 
 SQUARES = [(3, 3), (2, 3, 3), (1, 1), (2, 2, 4, 4), (12, 12), (0, 0), (0, 3, 3)]
 SHAPES = [(3, 3), (2, 5, 3), (3, 5), (1, 4), (9, 8), (0, 3), (0, 3, 3), (3, 0)]
@@ -60,6 +60,29 @@ def eigvalsh(make):
     for shape in shapes(make, SQUARES):
         for side in ("L", "U"):
             yield call(hermitian(make, *shape), side)
+
+
+def paired(make, *shape):
+    """Random, with eigenvalues that differ clearly; of a real one the first two are a pair of conjugates."""
+    x = spread(make, *shape)
+    if shape[-1] > 1 and (x.dtype.is_floating_point or x.dtype.is_complex):
+        x[..., 0, 1], x[..., 1, 0], x[..., 1, 1] = 4, -4, x[..., 0, 0]
+    return x
+
+
+@sample("eig")
+def eig(make):
+    for shape in shapes(make, SQUARES):
+        yield call(paired(make, *shape), settled=of_eig, smooth=False)
+    yield call(make.tensor(2, 3), note="not square")
+    yield call(make.tensor(3), note="a vector")
+
+
+@sample("eigvals")
+def eigvals(make):
+    for shape in shapes(make, SQUARES):
+        yield call(paired(make, *shape), settled=of_eigvals, smooth=False)
+    yield call(make.tensor(2, 3), note="not square")
 
 
 @sample("svd_internal")

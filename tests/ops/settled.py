@@ -12,6 +12,17 @@ def of_eigh(values, vectors):
     return values, projections(vectors)
 
 
+def of_eigvals(values):
+    """In an order that has no ties: conjugates have the same real part."""
+    order = (values.real + values.imag * 0.37).argsort(-1)
+    return (values.gather(-1, order),)
+
+
+def of_eig(values, vectors):
+    order = (values.real + values.imag * 0.37).argsort(-1)
+    return values.gather(-1, order), projections(vectors.gather(-1, order.unsqueeze(-2).expand(vectors.shape)))
+
+
 def of_svd(u, s, vh):
     k = s.shape[-1]
     if vh.dim() < 2 or u.dim() < 2:

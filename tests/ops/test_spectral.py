@@ -103,6 +103,64 @@ def test_eigh(name, dtype):
                    scale) < limit(dtype)
 
 
+def apart(got, want):
+    """The largest distance between values and those of the other that are nearest, each taken once."""
+    left, worst = want.tolist(), 0.0
+    for value in got.tolist():
+        nearest = min(range(len(left)), key=lambda i: abs(left[i] - value))
+        worst = max(worst, abs(left.pop(nearest) - value))
+    return worst
+
+
+SQUARES = {**{name: MATRICES[name] for name in MATRICES if matrix(name, torch.float64).dim() == 2
+              and matrix(name, torch.float64).shape[0] == matrix(name, torch.float64).shape[1]},
+           "pairs": lambda random: torch.block_diag(*[torch.tensor([[1.0, k], [-k, 1.0]]) for k in (1.0, 2.0, 3.0)]),
+           "cycle": lambda random: torch.eye(8).roll(1, 0), "lower": lambda random: random(9, 9).tril(),
+           "scaled": lambda random: grade(12).to(random(1).dtype) @ random(12, 12) @ grade(12).inverse().to(
+               random(1).dtype),
+           "isolated": lambda random: torch.block_diag(random(1, 1).real, torch.tensor([[0.0, 2.0], [-2.0, 0.0]]),
+                                                       random(2, 2).real.triu())[[3, 0, 4, 1, 2]][:, [3, 0, 4, 1, 2]],
+           "hundred": lambda random: random(100, 100)}
+DEFECTIVE = {"nilpotent", "triangle"}  # the values of the latter are all one, and a rounding moves them far
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_eig(name, dtype):
+    generator = torch.Generator().manual_seed(3)
+    a = SQUARES[name](lambda *size: torch.randn(*size, dtype=WIDE[dtype], generator=generator)).to(dtype)
+    w = a.to(torch.complex128)
+    values, v = ours(*cresset.linalg.eig(cresset.from_dlpack(a)))
+    assert values.dtype == v.dtype == (torch.complex128 if WIDE[dtype] == dtype else torch.complex64)
+    alone = ours(cresset.linalg.eigvals(cresset.from_dlpack(a)))[0]
+    assert torch.equal(alone, values)
+    if not dtype.is_complex:  # real, or pairs of conjugates of which the one above comes first
+        assert torch.equal(torch.sort(values.imag)[0], -torch.sort(values.imag, descending=True)[0])
+        first = [i for i, x in enumerate(values.imag.tolist()) if x > 0]
+        assert all(values[i].conj() == values[i + 1] and torch.equal(v[:, i].conj(), v[:, i + 1]) for i in first)
+        assert not v.imag[:, values.imag == 0].any()
+    values, v = values.to(w.dtype), v.to(w.dtype)
+    scale = float(torch.linalg.matrix_norm(w)) + 1e-300
+    assert off(v * values @ torch.eye(len(w), dtype=w.dtype), w @ v, scale) < limit(dtype)
+    assert off(v.abs().square().sum(0).sqrt(), torch.ones(len(w)), 1) < limit(dtype)
+    close = 0.3 if name in DEFECTIVE else limit(dtype) * 10
+    assert apart(values, torch.linalg.eigvals(w)) < close * scale
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_small_eig(n, dtype):
+    a = torch.arange(n * n).reshape(n, n).to(dtype) + 1
+    values, v = ours(*cresset.linalg.eig(cresset.from_dlpack(a)))
+    want = torch.linalg.eigvals(a)
+    assert values.shape == (n,) and v.shape == (n, n) and apart(values, want) < limit(dtype) * 10
+
+
+def test_eig_of_a_defective_matrix():
+    """Both vectors are the only one there is; PyTorch's is the same."""
+    a = torch.tensor([[2.0, 1.0], [0.0, 2.0]], dtype=torch.float64)
+    values, v = ours(*cresset.linalg.eig(cresset.from_dlpack(a)))
+    assert values.tolist() == [2, 2] and off(v.abs(), torch.tensor([[1.0, 1.0], [0.0, 0.0]]), 1) < 1e-15
+
+
 @pytest.mark.parametrize("scale", [1e300, 1e-300])
 def test_the_ends_of_f64(scale):
     a = torch.randn(8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -110,13 +168,16 @@ def test_the_ends_of_f64(scale):
     assert off(s / scale, torch.linalg.svdvals(a), 1) < 1e-12
     values = ours(cresset.linalg.eigvalsh(cresset.from_dlpack((a + a.T) * scale)))[0]
     assert off(values / scale, torch.linalg.eigvalsh(a + a.T), 1) < 1e-12
+    values = ours(cresset.linalg.eigvals(cresset.from_dlpack(a * scale)))[0]
+    assert apart(values / scale, torch.linalg.eigvals(a)) < 1e-12
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_what_is_no_number_is_refused(bad, dtype):
     a = torch.eye(3, dtype=dtype)
     a[2, 1] = bad
-    for f in (cresset.linalg.eigh, cresset.linalg.svd, cresset.linalg.svdvals, cresset.linalg.pinv):
+    for f in (cresset.linalg.eig, cresset.linalg.eigvals, cresset.linalg.eigh, cresset.linalg.svd,
+              cresset.linalg.svdvals, cresset.linalg.pinv):
         with pytest.raises(RuntimeError, match="NaN or infinite"):
             f(cresset.from_dlpack(a))
 
@@ -172,3 +233,37 @@ def test_derivative_of_eigh(dtype):
     got = ours(cresset._C._derivative("aten::linalg_eigh", (cresset.from_dlpack(a.detach()), "L"), {}, turned,
                                       ["self"])[0])[0]
     assert float(want.abs().max()) > 0.1 and off(got, want, float(want.abs().max())) < 1e-9
+
+
+@REAL_AND_COMPLEX
+@pytest.mark.parametrize("shape", [(4, 4), (2, 3, 3), (1, 1)])
+def test_derivatives_of_eig(shape, dtype):
+    """The first and the second, of a loss that sees neither the order nor the phases."""
+    generator = torch.Generator().manual_seed(5)
+    a, weight, to = (torch.randn(*shape, dtype=torch.complex128, generator=generator) for _ in range(3))
+    a, to = (x if dtype.is_complex else x.real.contiguous() for x in (a, to))
+
+    def loss(package, x, weight):
+        values, v = package.linalg.eig(x)
+        joined = v.unsqueeze(-2) * v.conj().unsqueeze(-3) * (values**2).unsqueeze(-2).unsqueeze(-2)
+        alone = package.linalg.eigvals(x)
+        return ((weight * joined.sum(-1)).sum() + (values**3).sum() + (alone**4).sum()).real
+
+    def both(package, x, weight, to):
+        first = package.autograd.grad(loss(package, x, weight), x, create_graph=True)[0]
+        second = package.autograd.grad((first * to.conj()).sum().real, x)[0]
+        return first.detach(), second
+
+    want = both(torch, a.clone().requires_grad_(), weight, to)
+    got = ours(*both(cresset, cresset.from_dlpack(a).requires_grad_(), *mine((weight, to))))
+    for mine_, theirs in zip(got, want, strict=True):
+        assert mine_.dtype == dtype and float(theirs.abs().max()) > 0.1
+        assert off(mine_, theirs, float(theirs.abs().max())) < 1e-8
+
+
+def test_a_loss_of_phases_has_no_gradient():
+    generator = torch.Generator().manual_seed(5)
+    a = torch.randn(4, 4, dtype=torch.complex128, generator=generator)
+    for package, x in ((torch, a.clone().requires_grad_()), (cresset, cresset.from_dlpack(a).requires_grad_())):
+        with pytest.raises(RuntimeError, match="depends on"):
+            package.linalg.eig(x)[1].imag.sum().backward()
