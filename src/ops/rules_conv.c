@@ -286,3 +286,27 @@ cr_status shape_flash_backward(cr_rule *r) {
     }
     return CR_OK;
 }
+
+/* x [time, batch, in], weight [taps, in, out], bias [out] */
+static cr_status check_tbc(cr_rule *r, int x, int weight) {
+    const int rank[] = { 3, 3, 1 }, at[] = { x, weight, weight + 1 };
+    for (int i = 0; i < 3; i++)
+        if (cr_rule_meta(r, at[i])->rank != rank[i])
+            return CR_FAIL(CR_ERUNTIME, "%s: '%s' must have %d dimension%s, not %d", r->op->schema.name,
+                           r->op->schema.params[at[i]].name, rank[i], rank[i] == 1 ? "" : "s",
+                           cr_rule_meta(r, at[i])->rank);
+    const cr_meta *w = cr_rule_meta(r, weight);
+    CR_TRY(cr_dim_require(r->env, cr_rule_meta(r, x)->size[2], CR_EQ, w->size[1],
+                          "conv_tbc: the last size of the input must be the weight's channels in"));
+    CR_TRY(cr_dim_require(r->env, cr_rule_meta(r, weight + 1)->size[0], CR_EQ, w->size[2],
+                          "conv_tbc: bias must have a number for each of the weight's channels out"));
+    CR_TRY(cr_dim_require(r->env, w->size[0], CR_GE, 1, "conv_tbc: the weight must have a tap"));
+    return dtype_same(r);
+}
+cr_status check_conv_tbc(cr_rule *r) { return check_tbc(r, 0, 1); } /* self, weight, bias, pad */
+cr_status check_conv_tbc_backward(cr_rule *r) {                     /* self (the gradient), input, weight, bias, pad */
+    if (cr_rule_meta(r, 0)->rank != 3)
+        return CR_FAIL(CR_ERUNTIME, "conv_tbc_backward: 'self' must have 3 dimensions, not %d",
+                       cr_rule_meta(r, 0)->rank);
+    return check_tbc(r, 1, 2);
+}

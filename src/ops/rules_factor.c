@@ -247,6 +247,30 @@ cr_status shape_check_errors(cr_rule *r) { /* info, api_name, is_matrix */
     return CR_OK;
 }
 
+/* The sizes from dimension `at` on must have the product of those before it. */
+static cr_status check_halves(cr_rule *r, const cr_dim *size, int rank, int at) {
+    cr_dim front = 1, back = 1;
+    char what[128];
+    for (int d = 0; d < rank; d++) {
+        cr_dim *of = d < at ? &front : &back;
+        *of = cr_dim_mul(r->env, *of, size[d]);
+    }
+    snprintf(what, sizeof what, "%s: the first %d sizes of self must have the product of the others", op_name(r), at);
+    return cr_dim_require(r->env, front, CR_EQ, back, what);
+}
+cr_status check_tensorinv(cr_rule *r) { /* self, ind */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    int64_t at = r->arg[1].u.i;
+    if (at <= 0) return CR_FAIL(CR_ERUNTIME, "%s: ind must be positive, got %lld", op_name(r), (long long)at);
+    CR_TRY(check_halves(r, m->size, m->rank, at > m->rank ? m->rank : (int)at));
+    return dtype_same(r);
+}
+cr_status check_tensorsolve(cr_rule *r) { /* self, other, dims */
+    if (cr_rule_meta(r, 1)->rank > cr_rule_meta(r, 0)->rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: other has more dimensions than self", op_name(r));
+    return dtype_same(r);
+}
+
 cr_status shape_eig(cr_rule *r) { /* self -> values (, vectors) */
     const cr_meta *m = cr_rule_meta(r, 0);
     int dtype = cr_dtype_to_complex(m->dtype);

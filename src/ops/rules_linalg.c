@@ -66,6 +66,55 @@ cr_status shape_grouped_mm(cr_rule *r) {
     return cr_rule_add_dense(r, input->dtype, 2, (cr_dim[]){ input->size[0], weight->size[2] });
 }
 
+/* self and mat2 [(groups,) rows, columns]; what only one of them has no group of its own of is cut at offs: the rows of
+ * self, the columns of mat2, or, where neither has, the inner size. */
+cr_status shape_groups(cr_rule *r) { /* self, mat2, offs */
+    const cr_meta *a = cr_rule_meta(r, 0), *b = cr_rule_meta(r, 1), *offs = cr_rule_meta(r, 2);
+    for (int i = 0; i < 2; i++)
+        if (cr_rule_meta(r, i)->rank != 2) CR_TRY(require_rank(r, i, 3));
+    if (a->dtype != b->dtype)
+        return CR_FAIL(CR_ERUNTIME, "%s: '%s' is %s and '%s' %s; convert one with .to(dtype)", r->op->schema.name,
+                       r->op->schema.params[0].name, cr_dtype_aten(a->dtype), r->op->schema.params[1].name,
+                       cr_dtype_aten(b->dtype));
+    bool both = a->rank == 3 && b->rank == 3;
+    if (both == (offs != NULL))
+        return CR_FAIL(CR_ERUNTIME, "%s: offs says where groups of a 2-d operand end: pass it with one, and only then",
+                       r->op->schema.name);
+    CR_TRY(require_inner(r, a->size[a->rank - 1], b->size[b->rank - 2]));
+    cr_dim rows = a->size[a->rank - 2], columns = b->size[b->rank - 1];
+    if (both) CR_TRY(cr_dim_require(r->env, a->size[0], CR_EQ, b->size[0], "both operands must have as many groups"));
+    if (both) return cr_rule_add_dense(r, a->dtype, 3, (cr_dim[]){ a->size[0], rows, columns });
+    CR_TRY(require_rank(r, 2, 1));
+    if (offs->dtype != CR_I32 && offs->dtype != CR_I64)
+        return CR_FAIL(CR_ERUNTIME, "%s: offs must be int32 or int64, not %s", r->op->schema.name,
+                       cr_dtype_aten(offs->dtype));
+    if (a->rank == b->rank) return cr_rule_add_dense(r, a->dtype, 3, (cr_dim[]){ offs->size[0], rows, columns });
+    CR_TRY(cr_dim_require(r->env, offs->size[0], CR_EQ, (a->rank == 3 ? a : b)->size[0],
+                          "offs must have one entry for each matrix"));
+    return cr_rule_add_dense(r, a->dtype, 2, (cr_dim[]){ rows, columns });
+}
+
+cr_status check_grouped_mm(cr_rule *r) { /* self, mat2, offs, bias, out_dtype */
+    const cr_meta *offs = cr_rule_meta(r, 2);
+    for (int i = 0; i < 2; i++) {
+        int dtype = cr_rule_meta(r, i)->dtype;
+        if (dtype != CR_F32 && dtype != CR_F16 && dtype != CR_BF16)
+            return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be float32, float16 or bfloat16, not %s", r->op->schema.name,
+                           r->op->schema.params[i].name, cr_dtype_aten(dtype));
+    }
+    if (offs && offs->dtype != CR_I32)
+        return CR_FAIL(CR_ERUNTIME, "%s: offs must be int32, not %s; convert it with .to(torch.int32)",
+                       r->op->schema.name, cr_dtype_aten(offs->dtype));
+    if (cr_rule_has(r, 3))
+        return CR_FAIL(CR_ERUNTIME, "%s: bias is not supported (nor by PyTorch); add it to the result",
+                       r->op->schema.name);
+    CR_TRY(dtype_same(r));
+    if (cr_rule_has(r, 4) && r->arg[4].u.i != r->result)
+        return CR_FAIL(CR_ERUNTIME, "%s: out_dtype must be the operands' dtype; convert the result with .to(dtype)",
+                       r->op->schema.name);
+    return CR_OK;
+}
+
 /* self broadcasts to the product. */
 static cr_status require_broadcastable(cr_rule *r) {
     const cr_meta *self = cr_rule_meta(r, 0), *out = &r->out[0].meta;

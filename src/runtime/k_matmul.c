@@ -89,6 +89,46 @@ RT_KERNEL(rt_k_grouped_mm) {
     return code;
 }
 
+/* Positions `from` to `to` along a dimension, and one matrix of a stack. */
+static rt_view part_of(const rt_view *v, int dim, int64_t from, int64_t to) {
+    rt_view part = *v;
+    part.size[dim] = to - from;
+    if (part.p) part.p = (char *)part.p + from * v->stride[dim] * rt_itemsize(v->dtype);
+    return part;
+}
+static rt_view matrix_of(const rt_view *v, int64_t i) {
+    if (v->rank == 2) return *v;
+    rt_view matrix = { .p = v->p, .dtype = v->dtype, .rank = 2, .size = { v->size[1], v->size[2] },
+                       .stride = { v->stride[1], v->stride[2] } };
+    if (matrix.p) matrix.p = (char *)matrix.p + i * v->stride[0] * rt_itemsize(v->dtype);
+    return matrix;
+}
+
+/* grouped_mm(self, mat2, offs): what no group has is 0. */
+RT_KERNEL(rt_k_groups) {
+    const rt_view *a = rt_arg_view(c, 0), *b = rt_arg_view(c, 1), *out = &c->out[0];
+    if (a->rank == 3 && b->rank == 3) return rt_k_mm(ctx, c);
+    const rt_view *offs = rt_arg_view(c, 2);
+    int64_t start = 0, most = a->rank == 3 ? b->size[1] : b->rank == 3 ? a->size[0] : a->size[1];
+    int code = rt_fill(ctx, out, (rt_scalar){ .kind = RT_ARG_INT });
+    for (int64_t i = 0; i < offs->size[0] && !code; i++) {
+        int64_t end = offset_at(offs, i);
+        if (end < 0 || end > most)
+            return rt_fail(ctx, RT_ERUNTIME, "grouped_mm: offs[%lld] is %lld, and there are %lld to divide",
+                           (long long)i, (long long)end, (long long)most);
+        if (end > start) {
+            rt_view left = matrix_of(a, i), right = matrix_of(b, i), result = matrix_of(out, i);
+            if (a->rank == 3) right = part_of(b, 1, start, end), result = part_of(out, 1, start, end);
+            else if (b->rank == 3) left = part_of(a, 0, start, end), result = part_of(out, 0, start, end);
+            else left = part_of(a, 1, start, end), right = part_of(b, 0, start, end);
+            rt_gemm_args g = product_of(&left, &right, &result);
+            code = rt_gemm(ctx, &g);
+        }
+        start = end;
+    }
+    return code;
+}
+
 /* addmm(self, mat1, mat2, *, beta, alpha), baddbmm(self, batch1, batch2, *, beta, alpha) */
 RT_KERNEL(rt_k_addmm) {
     rt_gemm_args g = product_of(rt_arg_view(c, 1), rt_arg_view(c, 2), &c->out[0]);

@@ -179,6 +179,7 @@ RT_KERNEL(rt_k_log_softmax_backward);
 /* k_matmul.c */
 RT_KERNEL(rt_k_mm);
 RT_KERNEL(rt_k_grouped_mm);
+RT_KERNEL(rt_k_groups);
 RT_KERNEL(rt_k_bmm);
 RT_KERNEL(rt_k_addmm);
 RT_KERNEL(rt_k_baddbmm);

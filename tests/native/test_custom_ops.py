@@ -282,6 +282,56 @@ def test_grouped_products_stay_inside(offs):
         Experts()(cresset.ones(5, 3), cresset.ones(3, 4, 2), cresset.tensor([1, 2, 3]))
 
 
+@pytest.mark.parametrize("ends", [[2, 2, 5], [0, 3, 4]])
+def test_grouped_products_have_derivatives(ends):
+    """First and second, against products of the groups one by one; sizes that PyTorch's own op does not take."""
+    def each(x, weight):
+        parts, start = [], 0
+        for i, end in enumerate(ends):
+            parts.append(x[start:end] @ weight[i])
+            start = end
+        return cresset.cat([*parts, cresset.zeros(5 - start, 6, dtype=x.dtype)])
+
+    offs, found = cresset.tensor(ends), []
+    for f in (lambda x, w: Experts()(x, w, offs), each):
+        cresset.manual_seed(2)
+        x, w = (cresset.randn(*size, dtype=cresset.float64, requires_grad=True) for size in ((5, 4), (3, 4, 6)))
+        first = cresset.autograd.grad((f(x, w) ** 3).sum(), (x, w), create_graph=True)
+        found.append([*first, *cresset.autograd.grad(sum((g**2).sum() for g in first), (x, w))])
+    for mine, want in zip(*found, strict=True):
+        assert want.abs().max() > 0.1 and (mine - want).abs().max() <= 1e-9 * want.abs().max()
+
+
+@pytest.mark.parametrize("a, b", [((5, 4), (3, 4, 6)), ((3, 2, 4), (4, 5)), ((4, 5), (5, 6)), ((3, 2, 4), (3, 4, 6))])
+def test_grouped_mm_of_any_sizes(a, b):
+    """Products of the groups one by one; also in native code. PyTorch wants strides of 16 bytes."""
+    cresset.manual_seed(4)
+    x, y = cresset.randn(*a), cresset.randn(*b)
+    ends = [1, 1, 5]
+    offs = None if len(a) == len(b) == 3 else cresset.tensor(ends, dtype=cresset.int32)
+    cuts = list(zip([0, *ends], ends))
+    if len(a) == len(b) == 3:
+        want = x @ y
+    elif len(a) == 3:
+        want = cresset.cat([x[i] @ y[:, s:e] for i, (s, e) in enumerate(cuts)], 1)
+    elif len(b) == 3:
+        want = cresset.cat([x[s:e] @ y[i] for i, (s, e) in enumerate(cuts)])
+    else:
+        want = cresset.stack([x[:, s:e] @ y[s:e] for s, e in cuts])
+
+    class Product(cresset.nn.Module):
+        def forward(self, x, y):
+            return cresset.nn.functional.grouped_mm(x, y, offs=offs)
+
+    program = cresset.export.export(Product(), (x, y))
+    for run in (Product(), program.compile(options={"wait": True})):
+        got = run(x, y)
+        assert got.shape == want.shape and (got - want).abs().max() <= 1e-5
+    if offs is not None:
+        with pytest.raises(RuntimeError, match=r"offs\[2\] is 9, and there are 5 to divide"):
+            cresset.nn.functional.grouped_mm(x, y, offs=cresset.tensor([1, 2, 9], dtype=cresset.int32))
+
+
 def test_grouped_products_of_transformers_archives(tmp_path):
     """The operator that transformers registers, in an archive that PyTorch wrote."""
     code = f"""

@@ -112,3 +112,20 @@ def flash_backward(make):
     yield call(make.tensor(2, 3, 5, 8), q, k, v, *forward(q, k, v), 0.0, False, layouts=laid)
     yield call(make.tensor(2, 3, 5, 8), q, q, q, *forward(q, q, q, 0.0, True), 0.0, True, layouts=laid)
     yield call(make.tensor(2, 3, 5, 8), q, k, v, *forward(q, k, v, scale=0.3), 0.0, False, scale=0.3, layouts=laid)
+
+
+@sample("conv_tbc")
+def conv_tbc(make):
+    for time, pad in ((5, 0), (5, 1), (1, 2), (2, 0)):
+        if time == 2 and make.dtype in (torch.bool, torch.uint16, torch.uint32, torch.uint64):
+            continue  # there is no product of these, but PyTorch makes an empty one
+        yield call(make.tensor(time, 2, 3), make.tensor(3, 3, 4), make.tensor(4), pad)
+    yield call(make.tensor(5, 2, 3), make.tensor(3, 3, 4), make.tensor(1), note="bias of another size")
+    yield call(make.tensor(5, 2, 3), make.tensor(3, 2, 4), make.tensor(4), note="other channels")
+    yield call(make.tensor(5, 3), make.tensor(3, 3, 4), make.tensor(4), note="no batch")
+
+
+@sample("conv_tbc_backward")
+def conv_tbc_backward(make):
+    for steps, pad in ((3, 0), (5, 1)):
+        yield call(make.tensor(steps, 2, 4), make.tensor(5, 2, 3), make.tensor(3, 3, 4), make.tensor(4), pad)

@@ -194,3 +194,19 @@ def qr_old(make):
 def linalg_check_errors(make):
     yield call(torch.zeros(2, dtype=torch.int32), "linalg.inv", is_matrix=False)
     yield call(torch.tensor(2, dtype=torch.int32), "linalg.inv", is_matrix=True)
+
+
+@sample("tensorinv")
+def tensorinv(make):
+    yield call(make.tensor(4, 6, 8, 3), 2)
+    yield call(make.tensor(4, 2, 2), 1)
+    yield call(make.tensor(4, 6, 8), 2, note="other products")
+    yield call(make.tensor(4, 4), 0, note="no dimension")
+
+
+@sample("tensorsolve")
+def tensorsolve(make):
+    yield call(make.tensor(6, 4, 2, 3, 4), make.tensor(6, 4))
+    yield call(make.tensor(4, 2, 3, 6), make.tensor(6), [3, 0])
+    yield call(make.tensor(2, 6, 3), make.tensor(6), [0, 2])
+    yield call(make.tensor(6, 4, 4, 3), make.tensor(4, 3, 2), note="other products")

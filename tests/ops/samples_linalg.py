@@ -233,3 +233,20 @@ def trapezoid_dx(make):
     yield call(make.tensor(3, 4), dx=0.5)
     yield call(make.tensor(3, 4), dx=2, dim=0)
     yield call(make.tensor(3, 1))
+
+
+@sample("grouped_mm")
+def grouped_mm(make):
+    ends = torch.tensor([3, 3, 8], dtype=torch.int32)
+    yield call(make.tensor(8, 16), make.tensor(3, 16, 24), ends)
+    yield call(make.tensor(3, 16, 8), make.tensor(8, 8), ends)
+    yield call(make.tensor(16, 8), make.tensor(8, 24), ends)
+    yield call(make.tensor(3, 16, 8), make.tensor(3, 8, 24))
+    yield call(make.tensor(8, 16), make.tensor(3, 16, 24), ends.long(), note="offs of int64")
+    yield call(make.tensor(8, 16), make.tensor(3, 16, 24), note="no offs")
+    yield call(make.tensor(3, 16, 8), make.tensor(3, 8, 24), ends, note="offs of nothing")
+    yield call(make.tensor(2, 16, 8), make.tensor(3, 8, 24), note="other groups")
+    yield call(make.tensor(8, 16), make.tensor(4, 16, 24), ends, note="offs of fewer groups")
+    yield call(make.tensor(8, 16), make.tensor(3, 8, 24), ends, note="inner sizes")
+    yield call(make.tensor(8, 16), make.tensor(3, 16, 24), ends, make.tensor(3, 24), note="bias")
+    yield call(make.tensor(8, 16), make.tensor(3, 16, 24), ends, None, torch.float64, note="another dtype")

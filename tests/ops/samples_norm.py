@@ -131,6 +131,13 @@ def batch_norm_legit(make):
         yield call(x, make.tensor(3), make.tensor(3), make.tensor(3), positive(make, 3), False, 0.1, 1e-5)
 
 
+@sample("native_batch_norm")
+def native_batch_norm(make):
+    yield from batch_norm_legit(make)
+    yield call(make.tensor(2, 3, 4), None, None, None, None, True, 0.1, 1e-5)
+    yield call(make.tensor(2, 3, 4), None, None, make.tensor(3), positive(make, 3), True, 0.1, 1e-5)
+
+
 @sample("batch_norm_no_stats")
 def batch_norm_no_stats(make):
     yield call(make.tensor(2, 3, 4), make.tensor(3), make.tensor(3), True, 0.1, 1e-5)

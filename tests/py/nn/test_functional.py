@@ -35,6 +35,8 @@ CALLS = lines("""
     batch_norm(i, torch.zeros(3), torch.ones(3))
     batch_norm(i, None, None, training=True, momentum=0.5, eps=1e-3)
     bilinear(x, x, torch.ones(2, 6, 6))
+    conv_tbc(s, torch.ones(2, 8, 5), torch.ones(5), 1)
+    grouped_mm(s[0], torch.ones(2, 8, 4), offs=torch.tensor([1, 3], dtype=torch.int32))
     binary_cross_entropy(p, p)
     binary_cross_entropy(p, p, weight=torch.ones(6), reduction='sum')
     binary_cross_entropy_with_logits(x, p, pos_weight=torch.full((6,), 2.0))
@@ -282,7 +284,7 @@ def test_error(line):
 
 
 # What is not there; docs/nn.md has the same list.
-MISSING = set("""conv_tbc grouped_mm scaled_mm scaled_grouped_mm linear_cross_entropy assert_int_or_pair boolean_dispatch has_torch_function
+MISSING = set("""scaled_mm scaled_grouped_mm linear_cross_entropy assert_int_or_pair boolean_dispatch has_torch_function
     has_torch_function_unary has_torch_function_variadic handle_torch_function""".split())
 
 

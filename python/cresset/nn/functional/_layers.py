@@ -13,11 +13,18 @@ conv_transpose1d, conv_transpose2d, conv_transpose3d = map(op,
                                                            "conv_transpose1d conv_transpose2d conv_transpose3d".split())
 cosine_similarity, pairwise_distance, pdist, one_hot = map(op,
                                                            "cosine_similarity pairwise_distance pdist one_hot".split())
-scaled_dot_product_attention = op("scaled_dot_product_attention")
+scaled_dot_product_attention, conv_tbc = op("scaled_dot_product_attention"), op("conv_tbc")
+_grouped_mm = op("_grouped_mm")
 
 _batch_norm, _instance_norm, _layer_norm, _group_norm, _rms_norm = map(op,
         "batch_norm instance_norm layer_norm group_norm rms_norm".split())
 _embedding, _embedding_bag = op("embedding"), op("embedding_bag")
+
+
+def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
+    """A product for each group. Matrices in a stack have a group each; what of a 2-d operand belongs to group i ends
+    before offs[i]: rows of mat_a, columns of mat_b, or, where both are 2-d, both sides of what is summed over."""
+    return _grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
 
 
 # ---- embeddings ----
