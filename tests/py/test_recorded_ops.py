@@ -179,7 +179,8 @@ def compare(want, got, where, values=True, signs=True):
 def compare_settled(name, want, got, where):
     """What is the same for every choice is within a hundred roundings of the largest number of PyTorch's."""
     rule = getattr(settled, name)
-    for a, b in zip(rule(*ours(want)), rule(*got)):
+    listed = [x if isinstance(x, (list, tuple)) else [x] for x in (ours(want), got)]
+    for a, b in zip(*(rule(*x) for x in listed)):
         a, b = a.numpy(), b.numpy()
         limit = 100 * numpy.finfo(a.dtype).eps * numpy.abs(a).max(initial=0)
         assert a.shape == b.shape and (numpy.abs(a - b) <= limit).all(), f"{where}: {name}: expected\n{a}\ngot\n{b}"
