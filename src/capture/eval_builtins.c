@@ -617,12 +617,64 @@ static PyObject *operand_of(cr_capture *c, cr_call_frame *f, PyObject *callable,
 }
 
 /* Calls it with what it may look into ready to be looked into. */
+/* What only the library of the tensors makes: leaves that want gradients, and gradients that are sparse. */
+static const char *of_library(cr_capture *c, const arguments *a) {
+    static const char *const names[] = { "requires_grad", "sparse_grad" };
+    if (c->tracer || !c->frontend || !c->frontend->borrow || !a->kwnames) return NULL;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(a->kwnames); k++)
+        for (size_t i = 0; i < CR_COUNT(names); i++)
+            if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(a->kwnames, k), names[i]) == 0 &&
+                a->at[a->n + k] != Py_False && a->at[a->n + k] != Py_None)
+                return names[i];
+    return NULL;
+}
+
+/* out= of a tensor: where it is among the keywords, or -1. Where gradients are recorded the library refuses it. */
+static Py_ssize_t where_out_is(const cr_capture *c, const arguments *a) {
+    if (!c->frontend || !c->frontend->borrow || !a->kwnames || cr_ambient_get()->grad) return -1;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(a->kwnames); k++)
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(a->kwnames, k), "out") == 0)
+            return cr_is_tensor_value(a->at[a->n + k]) ? k : -1;
+    return -1;
+}
+
+static int has_same(PyObject *a, PyObject *b, const char *name) {
+    PyObject *x = PyObject_GetAttrString(a, name), *y = x ? PyObject_GetAttrString(b, name) : NULL;
+    int same = y ? PyObject_RichCompareBool(x, y, Py_EQ) : -1;
+    Py_XDECREF(x);
+    Py_XDECREF(y);
+    return same;
+}
+
+/* op(..., out=t) is t.copy_(op(...)) where sizes and dtype are t's: that has a functional form. 1: they are others. */
+static int call_into(PyObject *callable, PyObject **operands, const arguments *a, Py_ssize_t at, PyObject **result) {
+    Py_ssize_t named = PyTuple_GET_SIZE(a->kwnames);
+    PyObject *out = operands[a->n + at], *value = NULL, *names = PyTuple_New(named - 1);
+    if (!names) return -1;
+    for (Py_ssize_t k = 0, n = 0; k < named; k++)
+        if (k != at) PyTuple_SET_ITEM(names, n++, Py_NewRef(PyTuple_GET_ITEM(a->kwnames, k)));
+    for (Py_ssize_t k = at; k + 1 < named; k++) operands[a->n + k] = operands[a->n + k + 1];
+    value = PyObject_Vectorcall(callable, operands, (size_t)a->n, names);
+    for (Py_ssize_t k = named - 1; k > at; k--) operands[a->n + k] = operands[a->n + k - 1];
+    operands[a->n + at] = out;
+    Py_DECREF(names);
+    int same = !value ? -1 : !cr_is_tensor_value(value) ? 0 : has_same(value, out, "dtype");
+    if (same == 1) same = has_same(value, out, "shape");
+    if (same == 1) *result = PyObject_CallMethod(out, "copy_", "O", value);
+    Py_XDECREF(value);
+    return same < 0 || (same && !*result) ? -1 : !same;
+}
+
 PyObject *cr_call_for_real(cr_capture *c, cr_call_frame *f, PyObject *callable, const arguments *a, bool is_op) {
+    const char *refused = of_library(c, a);
+    if (refused) return cr_break(c, "a tensor is made, or an op called, with %s=True", refused), NULL;
     Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0), k = 0;
     PyObject *result = NULL, **operands = PyMem_Malloc(((size_t)total + 1) * sizeof *operands);
     if (!operands) return PyErr_NoMemory();
     while (k < total && (operands[k] = operand_of(c, f, callable, a, k, is_op))) k++;
-    if (k == total) result = PyObject_Vectorcall(callable, operands, (size_t)a->n, a->kwnames);
+    Py_ssize_t out = is_op ? where_out_is(c, a) : -1;
+    if (k == total && (out < 0 || call_into(callable, operands, a, out, &result) == 1))
+        result = PyObject_Vectorcall(callable, operands, (size_t)a->n, a->kwnames);
     while (k--) Py_DECREF(operands[k]);
     PyMem_Free(operands);
     return result;

@@ -291,7 +291,7 @@ PyObject *cr_settled(cr_capture *c, PyObject *value) {
     result = PyList_CheckExact(value) ? PySequence_List(items)
                                       : PyObject_CallOneArg((PyObject *)Py_TYPE(value), items); /* a Size */
     Py_DECREF(items);
-    return result;
+    return result ? cr_translate(c, result) : NULL; /* the library's own, once its numbers are numbers */
 }
 
 int cr_settle_in(cr_capture *c, PyObject **value) {

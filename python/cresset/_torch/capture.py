@@ -66,10 +66,14 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     add("constants", ("finfo", "iinfo", "device", "Size", "promote_types", "can_cast", "result_type"))
     rows[torch.tensor] = ("op", _tensor)
     rows[torch.as_tensor] = ("op", _as_tensor)
+    rows[torch.embedding] = ("op", _dense(cresset.embedding, "sparse", 4))
+    rows[torch.embedding_bag] = ("op", _dense(cresset.embedding_bag, "sparse", 5))
     rows[torch.autograd.Function.apply.__func__] = ("unrecorded", "apply")
     rows[torch.backends.mha.get_fastpath_enabled] = ("gives", False)  # attention by ops, not by one fused function
     rows.update(_regions())
     rows[torch.utils.checkpoint.checkpoint] = ("stands_in", "checkpoint")
+    rows[torch.autograd.profiler.record_function.__init__] = ("stands_in", "mark")
+    rows[torch.autograd.profiler.record_function.__enter__] = ("stands_in", "set_mark")
     for function in _compiling():
         rows[function] = ("compiles", None)
     for name in _META:
@@ -108,8 +112,10 @@ def _exported() -> dict[Any, Any]:
     return {function: ours for function, ours in found.items() if hasattr(function, "__code__")}
 
 
-def _tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def _tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """torch.tensor() of numbers and lists of numbers, recorded; whatever else raises, which ends a capture."""
+    if requires_grad:
+        raise TypeError("tensor() with requires_grad=True is not recorded")
     if _C._is_exporting():
         return cresset.tensor(data, dtype=dtype, device=device)
     flat: list[Any] = []
@@ -134,6 +140,15 @@ def _sizes_of(data: Any, flat: list[Any]) -> list[int]:
     if any(part != parts[0] for part in parts):
         raise TypeError("tensor() of lists of several lengths is not recorded")
     return [len(data), *(parts[0] if parts else ())]
+
+
+def _dense(ours: Any, name: str, at: int) -> Any:
+    """An op whose argument `name`, the one at `at`, asks for sparse gradients, which Cresset has not."""
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if (args[at] if len(args) > at else kwargs.get(name)) and cresset.is_grad_enabled():
+            raise TypeError(f"{name}=True, which gives sparse gradients, is not recorded")
+        return ours(*args, **kwargs)
+    return call
 
 
 def _as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:

@@ -58,6 +58,19 @@ def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return tuple(_fresh(ctx, args, item) for item in output)
 
 
+def mark(self: Any, name: str, args: str | None = None) -> None:
+    """record_function.__init__(): a mark that nobody takes off, since nobody has set it; a graph has no parts that a
+    profiler could see."""
+    self.name, self.args, self.run_callbacks_on_exit, self.record = name, args, False, None
+    self._cupti_monitor_external_id = None  # read by __exit__(), which is torch's own
+
+
+def set_mark(self: Any) -> Any:
+    """record_function.__enter__()."""
+    self.run_callbacks_on_exit = False
+    return self
+
+
 def checkpoint(function: Any, *args: Any, use_reentrant: bool | None = None, context_fn: Any = noop_context_fn,
                determinism_check: str = "default",  # unused determinism_check: nothing is run twice
                debug: bool = False,  # unused debug: of the second run

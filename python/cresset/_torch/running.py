@@ -80,9 +80,14 @@ class Shape:
         return next((n for n in self._way(name) if self.made[n]["target"] == "aten.detach"), None)
 
     def split_of(self, name: str) -> str | None:
-        """The last of several results of one call on that way: PyTorch refuses to write to one while gradients are
-        recorded."""
-        return next((n for n in self._way(name) if self.values[n]["listed"]), None)
+        """The last of several views of one tensor that one call gave on that way: PyTorch refuses to write to one while
+        gradients are recorded. (Of several tensors, as broadcast_tensors() takes them, each is a view by itself.)"""
+        return next((n for n in self._way(name) if self.values[n]["listed"] and self._is_split(self.made[n])), None)
+
+    @staticmethod
+    def _is_split(node: dict[str, Any]) -> bool:
+        first = node["args"][0]["arg"] if node["args"] else None
+        return isinstance(first, dict) and first.get("as_value") is not None
 
     def source(self, name: str) -> str:
         """What a view was taken of."""
@@ -172,6 +177,7 @@ class Plan:
             graph = _C._graph_giving(graph, roots)
             shape.outputs += roots
         self.native = native
+        records = records and bool(shape.loud)  # under no_grad() all of it: leaves may be written, as optimizers do
         self.wanted = [i for i, t in enumerate(examples) if records and isinstance(t, torch.Tensor) and t.requires_grad]
         try:
             form = _C._functional_form(graph, bool(self.wanted))
@@ -642,11 +648,28 @@ def _with_gradients(plan: Plan) -> Any:
     return run
 
 
+def _drawing_once(run: Any) -> Any:
+    """A call that fails behind its graph runs plain: it draws the same numbers again."""
+    generator = torch.default_generator
+
+    def guarded(*inputs: Any) -> Any:
+        before = generator.get_state()
+        try:
+            return run(*inputs)
+        except BaseException:
+            generator.set_state(before)
+            raise
+    guarded._codes = run._codes
+    return guarded
+
+
 def callable_of(plan: Plan) -> Any:
     if plan.wanted and plan.live & set(plan.kept):
-        return _with_gradients(plan)
-    code = plan.inference()
-    return code if plan.is_plain() else _with_epilogue(plan, code)
+        run = _with_gradients(plan)
+    else:
+        code = plan.inference()
+        run = code if plan.is_plain() else _with_epilogue(plan, code)
+    return run if plan.is_plain() or not _C._graph_draws(plan.graph) else _drawing_once(run)
 
 
 def build(graph: Any, examples: tuple[Any, ...], weights: list[int], records: bool, native: int) -> Any:
