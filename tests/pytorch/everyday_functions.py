@@ -292,6 +292,24 @@ def dtypes_and_devices(c):
     yield from calls(c, f, lambda n: leaf(n, 3))
 
 
+@program(breaks=3)
+def leaves_made_inside(c):
+    def f(x):
+        a, b = torch.zeros(3, requires_grad=True), x.new_ones(3, requires_grad=True)
+        d = torch.tensor([1.0], requires_grad=False) + torch.full_like(x, 2.0, requires_grad=True)
+        return a, b, a * b, d
+
+    yield from calls(c, f, lambda n: leaf(3))
+
+
+@program(breaks=1)
+def sparse_gather(c):
+    def f(x, i):
+        return x.gather(1, i, sparse_grad=True)
+
+    yield from calls(c, f, lambda n: (leaf(n, 4), torch.zeros(n, 2, dtype=torch.long)))
+
+
 # ---- random numbers ----
 
 

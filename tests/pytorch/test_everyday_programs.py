@@ -107,6 +107,12 @@ def test_backend_of_torch(name):
     check(name, everyday.by_torch)
 
 
+def test_an_embedding_with_sparse_gradients_is_exported():
+    model, index = torch.nn.Embedding(5, 3, sparse=True), torch.tensor([1, 4])
+    made = cresset.export.export(model, (index,)).module()(cresset.tensor([1, 4]))
+    torch.testing.assert_close(torch.from_dlpack(made.detach()), model(index).detach())
+
+
 def test_a_call_that_fails_behind_its_graph_draws_the_same_numbers(monkeypatch):
     def f(x):
         return x[:1], x + torch.rand_like(x)

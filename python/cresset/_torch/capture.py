@@ -145,7 +145,8 @@ def _sizes_of(data: Any, flat: list[Any]) -> list[int]:
 def _dense(ours: Any, name: str, at: int) -> Any:
     """An op whose argument `name`, the one at `at`, asks for sparse gradients, which Cresset has not."""
     def call(*args: Any, **kwargs: Any) -> Any:
-        if (args[at] if len(args) > at else kwargs.get(name)) and cresset.is_grad_enabled():
+        sparse = args[at] if len(args) > at else kwargs.get(name)
+        if sparse and cresset.is_grad_enabled() and not _C._is_exporting():
             raise TypeError(f"{name}=True, which gives sparse gradients, is not recorded")
         return ours(*args, **kwargs)
     return call
