@@ -338,6 +338,23 @@ def context_managers(c):
 
 
 @program
+def marks_for_profilers(c):
+    mark = torch.profiler.record_function("made outside")
+
+    @torch.profiler.record_function("decorates")
+    def part(x):
+        return x.sin()
+
+    def f(x):
+        with torch.profiler.record_function("made inside") as inside, mark:
+            y = part(x)
+        return y * 2, inside.name
+
+    yield from calls(c, f, lambda n: leaf(n))
+    yield mark.run_callbacks_on_exit
+
+
+@program
 def generators_inside(c):
     def pairs(xs):
         for a, b in zip(xs, xs[1:]):

@@ -74,6 +74,7 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     rows[torch.utils.checkpoint.checkpoint] = ("stands_in", "checkpoint")
     rows[torch.autograd.profiler.record_function.__init__] = ("stands_in", "mark")
     rows[torch.autograd.profiler.record_function.__enter__] = ("stands_in", "set_mark")
+    rows[torch.autograd.profiler.record_function.__exit__] = ("stands_in", "take_mark")
     for function in _compiling():
         rows[function] = ("compiles", None)
     for name in _META:

@@ -71,6 +71,13 @@ def set_mark(self: Any) -> Any:
     return self
 
 
+def take_mark(self: Any, *exception: Any) -> None:  # unused exception: it goes on
+    """record_function.__exit__()."""
+    if self.run_callbacks_on_exit:
+        _C._graph_break("a mark for profilers that was set for real is taken off")
+    self.run_callbacks_on_exit = True
+
+
 def checkpoint(function: Any, *args: Any, use_reentrant: bool | None = None, context_fn: Any = noop_context_fn,
                determinism_check: str = "default",  # unused determinism_check: nothing is run twice
                debug: bool = False,  # unused debug: of the second run
