@@ -337,7 +337,7 @@ class MoE(nn.Module):
         return out
 
 
-@program(breaks=1)
+@program(breaks=2)
 def experts_by_index(c):
     yield from calls(c, MoE(), lambda n: leaf(n + 3, 6))
 
@@ -428,12 +428,12 @@ def ids(n):
     return torch.randint(1, 10, (3, 5)), torch.tensor([5, 2, 4 - n % 2])
 
 
-@program(breaks=2)
+@program(breaks=6)
 def lstm_packed(c):
     yield from calls(c, Tagger(), ids)
 
 
-@program(breaks=2)
+@program(breaks=6)
 def gru_packed_bidirectional(c):
     yield from calls(c, Tagger(nn.GRU, bidirectional=True, num_layers=2), ids)
 
