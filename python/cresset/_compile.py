@@ -129,8 +129,6 @@ def _code_owner(fn: Any) -> Any:
         return _of_partial(fn)
     if type(fn) is types.MethodType:
         return types.MethodType(_code_owner(fn.__func__), fn.__self__)
-    if type(fn) is functools.partial:
-        return lambda *args, **kwargs: fn(*args, **kwargs)
     if isinstance(fn, type):
         raise TypeError(f"the class {fn.__name__} has no __call__ to capture: compile a method, or an instance")
     call = getattr(type(fn), "__call__", None)

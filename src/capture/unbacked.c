@@ -36,11 +36,12 @@ static bool is_counted(const cr_capture *c, cr_sym e) {
 static int follow(cr_capture *c, cr_sym e, bool number) {
     bool counted = is_counted(c, e);
     unsigned need = counted ? CR_DYNAMIC_SHAPES : CR_DYNAMIC_SCALARS;
+    bool foreign = c->frontend && c->frontend->borrow;
     /* a size by the program's own number was looked at when that was read; one that an op counts matters to nobody
      * until it is read */
-    bool followed = c->follows & CR_DYNAMIC_SHAPES || (c->frontend && c->frontend->borrow);
-    if (!number && (!counted || !followed)) return 0;
-    if (c->frontend && c->frontend->borrow)
+    if (!number && (!counted || !(foreign || c->follows & CR_DYNAMIC_SHAPES))) return 0;
+    if (!number && foreign && c->settles < CR_SETTLES_DATA) return c->data = true, 0;
+    if (foreign)
         return cr_break(c, counted ? "a size depends on the data of a tensor of %s, which is not captured"
                                    : "a number is read from the data of a tensor of %s, which is not captured",
                         c->frontend->name);

@@ -109,7 +109,7 @@ def indexing_kinds(c):
     yield from calls(c, f, lambda n: (leaf(n, 4), torch.arange(n).flip(0)))
 
 
-@program(breaks=1)
+@program
 def boolean_mask(c):
     yield from calls(c, lambda x: x[x > 0].sum() + x.masked_select(x < 0).mean(), lambda n: leaf(n, 4))
 
