@@ -61,11 +61,12 @@ def signature(op, method):
     if writes_out:  # Python gives all of them under one name
         parameters = parameters[:-len(returns)]
     parts, starred, optional = (["self"] if method else []), False, False
+    first = "self" if any(p["name"] == "input" for p in parameters) else "input"  # what functions call "self"
     for p in parameters:
         if p["keyword_only"] and not starred:
             parts.append("*")
             starred = True
-        name = "input" if p["name"] == "self" else name_of(p["name"])
+        name = first if p["name"] == "self" else name_of(p["name"])
         text = f"{name}: {annotation(p)}"
         if p["default"] is not None or (p["optional"] and p["keyword_only"]):
             text += f" = {default(p) if p['default'] is not None else 'None'}"
