@@ -400,7 +400,8 @@ static cr_entry *build_entry(const request *r, int settles, PyObject ***slots) {
     if (e && !*slots) PyErr_NoMemory();
     int failed = !*slots || seal_numbers(e) || check_fresh(r, e, *slots);
     bool plain = !failed && e->reason && !e->resumes;
-    if (plain && e->data && settles < CR_SETTLES_DATA && r->d->unsupported == Py_None) {
+    bool ends = e && e->data && r->d->unsupported == Py_None; /* a capture up to what is read from data will do */
+    if (plain && ends && settles < CR_SETTLES_DATA) {
         PyMem_Free(*slots); /* nothing of it is captured: up to what is read from data, then */
         cr_entry_release(e);
         return build_entry(r, CR_SETTLES_DATA, slots);
@@ -411,7 +412,7 @@ static cr_entry *build_entry(const request *r, int settles, PyObject ***slots) {
         failed = compile_graph(r->d, e, *slots);
         e->compile_seconds = seconds_now() - begin;
         if (!failed) failed = seal_numbers(e) || check_fresh(r, e, *slots);
-        int more = e->data ? CR_SETTLES_DATA : cr_guards_numbers(&e->guards) ? CR_SETTLES_NUMBERS : 0;
+        int more = ends ? CR_SETTLES_DATA : cr_guards_numbers(&e->guards) ? CR_SETTLES_NUMBERS : 0;
         bool lost = !failed && e->reason && !e->resumes && more;
         if (!lost) r->d->misses += !e->reason;
         else if (settles < more) { /* what can be captured with these sizes, is */

@@ -193,6 +193,25 @@ def state_calls(_):
             yield call(*args), lambda g=generator: g.get_state()
 
 
+def grouped_calls(dtype):
+    """Which operand has groups, which end where offs says: rows of the left one, what is summed over, columns of the
+    right one; an empty group among them."""
+    ends = [2, 2, 5, 6]
+    parts, offs = list(zip([0, *ends], ends)), torch.tensor(ends, dtype=torch.int32)
+    rows, left = noise(6, 3, dtype=dtype), noise(4, 5, 3, dtype=dtype, seed=1)
+    right, columns = noise(4, 3, 7, dtype=dtype, seed=2), noise(3, 6, dtype=dtype, seed=3)
+    yield call(rows, right, offs), lambda: torch.cat([rows[a:b] @ m for (a, b), m in zip(parts, right)])
+    yield call(left, columns, offs), lambda: torch.cat([m @ columns[:, a:b] for (a, b), m in zip(parts, left)], 1)
+    yield call(columns, rows, offs.long()), lambda: torch.stack([columns[:, a:b] @ rows[a:b] for a, b in parts])
+    yield call(left, right), lambda: left @ right
+
+
+def phaseless_calls(_):
+    for shape in [(4, 3), (0,), (), (7,)]:
+        x = noise(*shape)
+        yield call(torch.complex(x, torch.zeros(shape))), lambda x=x: x.clone()
+
+
 CALLS = {"random_state": state_calls, "normal_strided": normal_calls, "roll": roll_calls,
          "pad_circular_backward": circular_calls, "pack_panels": pack_calls,
          "linear_packed": linear_calls, "embedding_packed": embedding_calls,
@@ -200,7 +219,7 @@ CALLS = {"random_state": state_calls, "normal_strided": normal_calls, "roll": ro
          "pack_conv": pack_conv_calls, "conv_packed": conv_calls, "max_pool2d": pool_calls, "isin": isin_calls,
          "smooth_l1": loss_calls("smooth_l1", False), "smooth_l1_slope": loss_calls("smooth_l1", True),
          "huber": loss_calls("huber", False), "huber_slope": loss_calls("huber", True), "bce_slope": bce_slope_calls,
-         "with_data": with_data_calls, "lstsq": lstsq_calls}
+         "with_data": with_data_calls, "lstsq": lstsq_calls, "grouped_mm": grouped_calls, "phaseless": phaseless_calls}
 NAMES = [name.removeprefix("cresset::") for name in cresset._C._op_names() if name.startswith("cresset::")
          and cresset._C._row(name)["variant"] == "functional"
          and (cresset._C._row(name)["has_kernel"] or "internal" in cresset._C._row(name)["tags"])]
@@ -239,13 +258,22 @@ def test_fake_runs_know_the_result(name):
     assert count >= 6
 
 
-DIFFERENTIABLE = {"roll": ["self"], "pad_circular_backward": ["grad_output", "self"]}
+DIFFERENTIABLE = {"roll": ["self"], "pad_circular_backward": ["grad_output", "self"], "grouped_mm": ["self", "mat2"]}
 
 
 def test_derivatives_are_those_that_rows_have():
     rows = {name: cresset._C._row(f"cresset::{name}") for name in NAMES}
     with_one = {name for name, row in rows.items() if row["grad"] or row["has_grad_fn"]}
-    assert with_one == {*DIFFERENTIABLE, "with_data", "normal_strided"}
+    assert with_one == {*DIFFERENTIABLE, "with_data", "normal_strided", "phaseless"}
+
+
+def test_phases_are_refused_and_the_real_part_goes_on():
+    x = cresset.tensor([1 + 0j, -2 + 0j], requires_grad=True)
+    made = ops.phaseless(x)
+    made.backward(cresset.tensor([3.0, 4.0]))
+    assert made.tolist() == [1.0, -2.0] and x.grad.tolist() == [3 + 0j, 4 + 0j]
+    with pytest.raises(RuntimeError, match="phases of the eigenvectors"):
+        ops.phaseless(cresset.tensor([1 + 0.5j]))
 
 
 def test_drawn_numbers_owe_nothing_to_what_was_there():
@@ -286,7 +314,7 @@ def test_derivatives_are_differences(name):
     """<gradient, direction> against (f(x + h d) - f(x - h d)) / 2h, in f64, for every floating argument; and again for
     the derivative of the derivative."""
     for c, _ in CALLS[name](torch.float64):
-        moved = [i for i, a in enumerate(c.args) if isinstance(a, torch.Tensor)]
+        moved = [i for i, a in enumerate(c.args) if isinstance(a, torch.Tensor) and a.is_floating_point()]
         out = harness.theirs(getattr(ops, name)(*harness.ours(c.args)))
         seed = noise(*out.shape, dtype=torch.float64, seed=5)
         got = cresset._C._derivative(f"cresset::{name}", tuple(harness.ours(c.args)), {}, [harness.ours(seed)],
@@ -298,15 +326,16 @@ def test_derivatives_are_differences(name):
                 args = list(c.args)
                 args[i] = args[i] + step * direction
                 return float((harness.theirs(getattr(ops, name)(*harness.ours(args))) * seed).sum())
-            want = (value(1e-3) - value(-1e-3)) / 2e-3  # both ops are linear: the step does not matter
+            want = (value(1e-3) - value(-1e-3)) / 2e-3  # linear in each argument: the step does not matter
             mine = 0.0 if got[i] is None else float((harness.theirs(got[i]) * direction).sum())
             assert mine == pytest.approx(want, rel=1e-7, abs=1e-7), f"{name}({harness.describe(c)}), argument {i}"
 
 
 # Those with a decomposition have its derivative, which the sweeps of the ops that consist of them hold to PyTorch's.
 COMPOSED = {name for name in NAMES if cresset._C._row(f"cresset::{name}")["decomp"]}
-# isin gives truth values, random_state bytes; the other two have one that is no difference
-OTHERS = sorted(set(CALLS) - set(DIFFERENTIABLE) - COMPOSED - {"isin", "with_data", "normal_strided", "random_state"})
+# isin gives truth values, random_state bytes; the other three have one that is no difference
+OTHERS = sorted(set(CALLS) - set(DIFFERENTIABLE) - COMPOSED
+                - {"isin", "with_data", "normal_strided", "random_state", "phaseless"})
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -20,8 +20,8 @@ if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
                 allow_module_level=True)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = """rt_ctx rt_recycle rt_pool rt_view rt_copy rt_convert rt_walk rt_select rt_random rt_box_muller
-             rt_box_muller_avx2 k_random k_dropout k_multinomial k_counts""".split()
+SOURCES = """rt_ctx rt_recycle rt_pool rt_process rt_view rt_copy rt_convert rt_walk rt_select rt_random
+             rt_box_muller rt_box_muller_avx2 k_random k_dropout k_multinomial k_counts""".split()
 MAX_RANK = 16
 DTYPES = """uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool bfloat16
             uint16 uint32 uint64""".split()  # in the order of rt.h

@@ -62,6 +62,8 @@ HALF = [line for line in CASES if "tensor" not in line]
 @pytest.mark.parametrize("dtype", ["f32", "f64", "c64", "c128"])
 def test_twenty_steps(line, dtype):
     mine, theirs = (Run(module, line, (dtype,), groups=2).steps(20).results() for module in LIBRARIES)
+    if "betas=(tensor" in line:  # f32: PyTorch's powers of them differ in the last bit from processor to processor
+        dtype = {"f64": "f32", "c128": "c64"}.get(dtype, dtype)
     agree(mine, theirs, TOLERANCE[dtype])
 
 
