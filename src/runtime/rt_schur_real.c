@@ -137,14 +137,20 @@ static void step(const schur *s, int64_t begin, int64_t end, int64_t tries) {
     }
 }
 
+/* CMPLX() is not there with every compiler. */
+static void put(zdouble *to, double real, double imaginary) {
+    ((double *)to)[0] = real;
+    ((double *)to)[1] = imaginary;
+}
+
 /* Rows k and k + 1 are a block of their own: real values make it a triangle. */
 static void split(const schur *s, int64_t k, zdouble *values) {
     double a = *at(s, k, k), b = *at(s, k, k + 1), c = *at(s, k + 1, k), d = *at(s, k + 1, k + 1);
     double p = (a - d) / 2, size = fmax(fabs(p), fmax(fabs(b), fabs(c)));
     double q = p / size * (p / size) + b / size * (c / size), z = sqrt(fabs(q)) * size; /* c is not 0 */
     if (q < 0) {
-        values[k] = CMPLX(d + p, z);
-        values[k + 1] = CMPLX(d + p, -z);
+        put(&values[k], d + p, z);
+        put(&values[k + 1], d + p, -z);
         return;
     }
     z = p + copysign(z, p);
