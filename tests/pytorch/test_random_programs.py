@@ -154,3 +154,36 @@ def test_what_is_made_of_a_written_input_keeps_its_strides(backend):
             assert a.stride() == b.stride() == (1, 3) and torch.equal(a, b)
         assert torch.equal(x, other)
         run._wait()
+
+
+def test_a_number_that_a_walk_back_needs_is_no_tensor_to_watch():
+    """Behind the break the number is an input of the graph, which writes a buffer: once, whatever the number is."""
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            y = x * x.mean().item()
+            self.calls.add_(1)
+            return y * 1
+    model = Scaled()
+    run = cresset.compile(model, backend="eager")
+    for n in range(1, 5):
+        x = torch.randn(3, requires_grad=True)
+        run(x).sum().backward()
+        assert model.calls.item() == n and torch.allclose(x.grad, x.detach().mean().expand(3))
+    assert run._compiled._counts()["failed"] == 0
+
+
+@pytest.mark.parametrize("take", [lambda x: x[0], lambda x: x.unsqueeze(1)], ids=["item", "unsqueeze"])
+def test_views_that_a_graph_under_no_grad_gives_show_their_input(take):
+    def f(x):
+        with torch.no_grad():
+            return take(x), x * 2
+    x = torch.randn(3, 2, requires_grad=True)
+    run = compiled(f)
+    for function in (f, run, run):
+        view, product = function(x)
+        assert (view.requires_grad, view.is_leaf, view._base is x) == (True, True, True)
+        assert not product.requires_grad

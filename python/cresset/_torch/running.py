@@ -177,7 +177,7 @@ class Plan:
             graph = _C._graph_giving(graph, roots)
             shape.outputs += roots
         self.native = native
-        records = records and bool(shape.loud)  # under no_grad() all of it: leaves may be written, as optimizers do
+        records = records and not self._is_quiet()
         self.wanted = [i for i, t in enumerate(examples) if records and isinstance(t, torch.Tensor) and t.requires_grad]
         try:
             form = _C._functional_form(graph, bool(self.wanted))
@@ -209,6 +209,12 @@ class Plan:
         for name in self.shape.outputs:
             if name is None or self.shape.values[name]["type"] != "tensor":
                 raise NotImplementedError("an output of the graph is no tensor")
+
+    def _is_quiet(self) -> bool:
+        """All of it is under no_grad(), and nothing that it gives shows an input: leaves may be written, as optimizers
+        do, and no result has a history."""
+        shape = self.shape
+        return not shape.loud and all(shape.memory(name) not in shape.inputs for name in shape.outputs)
 
     def _check_quiet_views(self, examples: tuple[Any, ...], records: bool) -> None:
         """A view taken under no_grad() of what has a history requires grad in PyTorch and is a leaf of its own. Only
@@ -473,7 +479,8 @@ class Training:
             spoilt, kept = _C._find_overwritten(plan.recorded, plan.graph, wrt, through)
             if spoilt:
                 raise NotImplementedError("the program writes over what a walk back needs, which PyTorch refuses")
-            self.watched = [i for i, needed in enumerate(kept) if needed and plan.mutated]
+            tensors = [plan.shape.values[name]["type"] == "tensor" for name in plan.shape.inputs]
+            self.watched = [i for i, needed in enumerate(kept) if needed and plan.mutated and tensors[i]]
         joint, primals, forward_results, tangents = _C._differentiate(plan.graph, wrt, through)
         forward, backward, self.nsaved, self.nnumbers, _ = _C._partition(joint, primals, forward_results)
         self.differentiable = [plan.kept.index(k) for k in tangents]
