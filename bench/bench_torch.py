@@ -31,7 +31,7 @@ except ImportError:  # the rows below then say that the peer is missing
 
 MODELS = "mlp8 resnet18 bert gpt2 llama".split()
 CAPTURED = "mlp8 resnet18 vit gpt2 llama lstm".split()
-COMPILED = "mlp8 pointwise resnet18".split()
+COMPILED = "mlp8 pointwise resnet18 resnet50 mobilenet convnext vit bert gpt2 llama lstm".split()
 RECORDING, CALL, TENSOR = 10e-3, 2e-6, 0.06e-6
 
 
