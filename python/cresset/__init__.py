@@ -23,7 +23,7 @@ _LAZY = {
                     "ByteTensor BoolTensor legacy_contiguous_format get_float32_matmul_precision "
                     "set_float32_matmul_precision use_deterministic_algorithms are_deterministic_algorithms_enabled "
                     "is_deterministic_algorithms_warn_only_enabled get_default_device set_default_device _assert "
-                    "asarray chain_matmul range unravel_index vander combinations".split(), "_legacy"),
+                    "asarray chain_matmul range unravel_index vander".split(), "_legacy"),
     **dict.fromkeys("autocast is_autocast_enabled is_autocast_cpu_enabled set_autocast_enabled "
                     "set_autocast_cpu_enabled get_autocast_dtype get_autocast_cpu_dtype set_autocast_dtype "
                     "set_autocast_cpu_dtype is_autocast_cache_enabled set_autocast_cache_enabled "
@@ -45,8 +45,8 @@ _LAZY = {
                     "typename".split(), "functional"),
 }
 _SUBMODULES = {"amp", "autograd", "func", "nn", "jit", "compiler", "cuda", "backends", "export", "library",
-               "functional", "hub", "ops", "linalg", "fft", "special", "random", "return_types", "utils", "fx", "optim",
-               "_dynamo", "_logging"}
+               "functional", "hub", "ops", "linalg", "fft", "special", "random", "return_types", "types", "utils", "fx",
+               "optim", "_dynamo", "_logging"}
 
 
 def __getattr__(name):

@@ -5,6 +5,7 @@
 
 `./dev gen` writes both. Run it after the table has changed; tests/py/test_generated.py fails when it was forgotten.
 """
+import collections
 import inspect
 import keyword
 import pathlib
@@ -14,6 +15,7 @@ import sys
 import cresset
 from cresset import _C
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TYPES = {"Tensor": "Tensor", "Scalar": "Number", "int": "int", "float": "float", "bool": "bool", "str": "str",
          "ScalarType": "dtype",
          "Layout": "layout", "Device": "device | str", "MemoryFormat": "memory_format", "Generator": "Generator",
@@ -258,6 +260,7 @@ class SymBool:
 class OutOfMemoryError(MemoryError, RuntimeError): ...
 class GuardOnDataDependentSymNode(RuntimeError): ...
 class UnsupportedError(RuntimeError): ...
+class GuardError(AssertionError, RuntimeError): ...
 
 strided: layout
 contiguous_format: memory_format
@@ -292,17 +295,131 @@ def stubs():
     return "\n".join(lines) + "\n"
 
 
-def how(row):
-    """In words: what computes the op."""
+# ---- the page of ops ----
+
+# Letters for dtypes that are accepted or refused together nearly always.
+GROUPS = {"b": "bool", "i": "uint8 int8 int16 int32 int64", "u": "uint16 uint32 uint64", "h": "float16 bfloat16",
+          "f": "float32 float64", "k": "complex32", "c": "complex64 complex128"}
+# Overloads that are for other kinds of tensors, other devices or lists of parameters: (what they are, how names begin).
+OTHERS = [("lists of tensors (`_foreach_*`, `_fused_*`)", "foreach_|fused_"),
+          ("sparse and nested tensors", "sparse|to_sparse|nested|coalesce|values|indices|ccol|crow|col_ind|row_ind|"
+           "validate_|to_dense|dense_dim|smm|sspaddmm|resize_as_sparse|jagged|padded_|to_padded"),
+          ("quantized tensors", "quantize|q_|int_repr|dequantize|fbgemm|choose_q|empty_quantized|wrapped_|dyn_quant|"
+           "make_per_|fake_quantize_learn|weight_int|empty_affine|empty_per_channel"),
+          ("other devices and libraries", "mkldnn|to_mkldnn|cudnn|miopen|mps_|lstm_mps|cufft|amp_|nnpack|triton|"
+           "use_cudnn|is_vulkan|propagate_xla|philox"),
+          ("PyTorch's own tests", "test_|foobar")]
+
+
+def eager(row):
+    """What computes the op."""
     if row["scalar"]:
-        return f"`{row['scalar']}`"
-    if row["has_kernel"]:
-        return "kernel"
+        return "text"
     if "view" in row["tags"]:
-        return "view"
-    if row["decomp"] or row["has_decomp_fn"]:
-        return "other ops"
-    return "shape only"
+        return "view or kernel" if row["has_kernel"] and not row["only_shape"] else "view"
+    if "metadata" in row["tags"] or "higher_order" in row["tags"]:
+        return "meta" if "metadata" in row["tags"] else "graphs"
+    if row["only_shape"]:
+        return "rule"
+    return "kernel" if row["has_kernel"] else "parts" if row["decomp"] or row["has_decomp_fn"] else ""
+
+
+def fake(row):
+    """What tells the results' sizes and strides of a call without data."""
+    if eager(row) == "parts":
+        return "parts"
+    return "new sizes" if "data_dependent" in row["tags"] else "rule"
+
+
+def grad(row, theirs):
+    """Where the derivative is from. `theirs`: PyTorch has one."""
+    text = re.sub(r"\blet [^;]*;", "", row["grad"] or "")
+    values = [clause.partition(":")[2] for clause in text.split(";") if ":" in clause
+              and not clause.strip().startswith("not_differentiable")]
+    refused = r"\s*(none|not_implemented\(\w+\)|\[not_implemented\(\w+\) for .*\])\s*"
+    if row["has_grad_fn"] or not all(re.fullmatch(refused, value) for value in values):
+        return "formula"
+    if row["grad"] is None and (row["decomp"] or row["has_decomp_fn"]):
+        return "parts"
+    return "missing" if theirs else "none"
+
+
+def native(row):
+    """What a compiled program has for it."""
+    way = eager(row)
+    if way == "text":
+        return "fused"
+    if way in ("view", "meta", "rule"):
+        return "no code"
+    if way == "view or kernel":
+        return "no code or kernel"
+    if way == "graphs":
+        return "graphs"
+    return "kernel, fused" if way == "kernel" and row["reduces"] else way
+
+
+def dtypes(full):
+    """In letters of GROUPS; those of a group that is not whole by name."""
+    found = {str(d).partition(".")[2] for d in _C._accepts(full)}
+    if all(name in found for group in GROUPS.values() for name in group.split()):
+        return "all"
+    letters, rest = "", []
+    for letter, group in GROUPS.items():
+        some = [name for name in group.split() if name in found]
+        if len(some) == len(group.split()):
+            letters += letter
+        else:
+            rest += some
+    return " ".join([letters, *rest] if letters else rest)
+
+
+def shares(functional, theirs):
+    """The table at the top: how many ops have what, by column."""
+    n = len(functional)
+    part = lambda count: f"{count} ({100 * count / n:.1f}%)"
+    columns = {"eager": eager, "fake": fake, "grad": lambda row: grad(row, row["name"] in theirs), "native": native}
+    lines = ["| column | ops that have it | how |", "|---|---|---|"]
+    for name, cell in columns.items():
+        counts = collections.Counter(cell(row) for row in functional.values())
+        has = n - counts[""] - counts["missing"] - counts["none"]
+        said = ", ".join(f"{word} {count}" for word, count in counts.most_common() if word)
+        lines.append(f"| {name} | {part(has)} | {said} |")
+    every = sum(dtypes(full) == "all" for full in functional)
+    marked = [row for full, row in functional.items() if full in theirs]
+    have = sum(grad(row, True) != "missing" for row in marked)
+    return lines + [f"| dtypes | {part(every)} | all of them; the others as many as PyTorch's kernels take |", "",
+                    f"PyTorch differentiates {len(marked)} of these ops; {have} of them have a derivative here."]
+
+
+def held_against(recorded):
+    """How many of PyTorch's overloads are here, and what the others are for."""
+    ours = set(_C._op_names())
+    here = [name for name in recorded if name in ours]
+    absent = collections.Counter(
+        next((what for what, begin in OTHERS if re.match(f"aten::_*(?:{begin})", name)), "")
+        for name in recorded if name not in ours)
+    plain = len(recorded) - sum(absent[what] for what, _ in OTHERS)
+    return [f"**{len(here)} of the {len(recorded)} overloads of PyTorch's `aten` that a CPU carries out are here "
+            f"({100 * len(here) / len(recorded):.1f}%)**, in-place and out forms counted; "
+            f"{100 * len(here) / plain:.1f}% of the {plain} that are left without those for "
+            + ", ".join(f"{what} ({absent[what]})" for what, _ in OTHERS) + ". (PyTorch's names are recorded in "
+            "`tools/aten.txt`.)"]
+
+
+LEGEND = {
+    "eager": "what computes it: a pointwise *text* (the one that stands there), a *kernel*, a *view*, a change of the "
+             "tensor's own sizes (*meta*), what a *rule* knows of sizes and dtypes, the *graphs* that it is given, or "
+             "other ops (*parts*)",
+    "fake": "what tells sizes and strides without data, of numbers and of symbols alike: a *rule* of its row (*new "
+            "sizes*: some depend on data, and are symbols of their own), or those of its *parts*",
+    "grad": "its derivative: a *formula*, or that of its *parts*; *none*: PyTorch has none either (comparisons, "
+            "indices, what makes tensors, and where it refuses); *missing*: PyTorch has one",
+    "native": "what a compiled program has for it: a loop that joins its neighbours' (*fused*), a *kernel* of the "
+              "runtime (*kernel, fused*: or such a loop), *no code* (*meta* where the tensor's memory serves; else "
+              "it is refused), or its *parts*",
+    "dtypes": "those that it takes, as PyTorch's: "
+              + ", ".join(f"`{letter}` {group.replace(' ', ', ')}" for letter, group in GROUPS.items()),
+}
 
 
 def docs():
@@ -313,29 +430,30 @@ def docs():
             continue
         (derived if row["derived"] else functional)[full] = row
     names = {full.partition("::")[2].partition(".")[0] for full in functional}
+    recorded = dict((line.split() + [""])[:2] for line in (ROOT / "tools" / "aten.txt").read_text().splitlines())
+    theirs = {name for name, mark in recorded.items() if mark}
     lines = ["# Ops", "",
              "Written from the op table by `python -m cresset._gen docs`; do not edit. Each line is one op: its "
-             "schema, its tags, how it",
-             "is computed (a pointwise text, a kernel, a view, or other ops) and whether a derivative is written down "
-             "(*d*).", "",
+             "schema, its tags, and", "", *(f"- **{column}**: {what}" for column, what in LEGEND.items()), "",
              f"{len(functional)} ops under {len(names)} names; {len(derived)} in-place and out forms are derived and "
-             f"not listed.", ""]
+             f"not listed.", "", *held_against(recorded), "", *shares(functional, theirs), ""]
     bare = lambda full: full.partition("::")[2].lstrip("_")
     last = None
     for full, row in sorted(functional.items(), key=lambda item: (bare(item[0]).lower(), item[0])):
         first = bare(full)[0].upper()
         if first != last:
-            lines += ["", f"## {first}", "", "| schema | tags | computed by | |", "|---|---|---|---|"]
+            lines += ["", f"## {first}", "", "| schema | tags | eager | fake | grad | native | dtypes |",
+                      "|---|---|---|---|---|---|---|"]
             last = first
         cell = lambda text: text.replace("|", "\\|")
-        derivative = "d" if row["grad"] or row["has_grad_fn"] else ""
-        lines.append(f"| `{cell(row['schema'])}` | {', '.join(row['tags'])} | {cell(how(row))} | {derivative} |")
+        way = f"text `{cell(row['scalar'])}`" if row["scalar"] else eager(row)
+        lines.append(f"| `{cell(row['schema'])}` | {', '.join(row['tags'])} | {way} | {fake(row)} | "
+                     f"{grad(row, full in theirs)} | {native(row)} | {dtypes(full)} |")
     return "\n".join(lines) + "\n"
 
 
 def main(args):
-    root = pathlib.Path(__file__).resolve().parent.parent.parent
-    targets = {"stubs": (stubs, root / "python" / "cresset" / "__init__.pyi"), "docs": (docs, root / "docs" / "ops.md")}
+    targets = {"stubs": (stubs, ROOT / "python" / "cresset" / "__init__.pyi"), "docs": (docs, ROOT / "docs" / "ops.md")}
     if len(args) not in (1, 2) or args[0] not in targets:
         print(__doc__.strip(), file=sys.stderr)
         return 2

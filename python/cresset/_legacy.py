@@ -1,5 +1,4 @@
 """Names of PyTorch that model code uses and that need little here: typed tensors, settings, a few functions."""
-import builtins
 import warnings
 
 from cresset import _C
@@ -126,11 +125,3 @@ def vander(x, N=None, increasing=False):
         powers[:, 1:] = x.unsqueeze(-1)
         powers[:, 1:] = powers[:, 1:].cumprod(1)
     return powers if increasing else powers.flip(-1)
-
-
-def combinations(input, r=2, with_replacement=False):
-    """All choices of r elements, in order, as rows."""
-    import itertools
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    index = _C.tensor(list(choose(builtins.range(input.size(0)), r)), dtype=_C.int64).view(-1, r)
-    return input[index]

@@ -43,10 +43,8 @@ static cr_status check_write(const cr_op *op, cr_tensor *t) {
     return view || cr_autograd_is_leaf(t) ? cr__refuse_leaf(op, view) : CR_OK;
 }
 
-/* set_ gives a tensor other memory; resize_, the other op of its tag, has no place among gradients. */
-bool cr__is_set(const cr_op *op) {
-    return (op->base->tags & CR_TAG_METADATA) && op->schema.nparams > 1 && op->schema.params[1].type == CR_T_TENSOR;
-}
+/* set_ gives a tensor other memory; resize_ and resize_as_, the other ops of its tag, have no place among gradients. */
+bool cr__is_set(const cr_op *op) { return op->base->row->shape == shape_set; }
 
 static cr_status check_writes(const cr_op *op, const cr_arg *args) {
     for (uint16_t i = 0; i < op->schema.nparams; i++) {

@@ -9,12 +9,19 @@ bool cr_op_writes(const cr_op *op) {
     return false;
 }
 
-/* The norms of these rows: (input, weight, bias, running_mean, running_var, training, ...). */
-enum { RUNNING_MEAN = 3, RUNNING_VAR = 4, TRAINING = 5 };
+/* Where statistics stand among the arguments: (..., running_mean, running_var, training, ...); what has no `training`
+ * always writes them. */
+static uint16_t statistics_at(const cr_op *op) {
+    uint16_t i = 0;
+    while (i + 1 < op->schema.nparams && strcmp(op->schema.params[i].name, "running_mean")) i++;
+    return i;
+}
 
 bool cr_op_updates_statistics(const cr_op *op, const cr_arg *args) {
-    if (!(op->base->tags & CR_TAG_STATISTICS) || args[RUNNING_MEAN].kind == CR_ARG_NONE) return false;
-    return args[TRAINING].kind != CR_ARG_BOOL || args[TRAINING].u.i;
+    if (!(op->base->tags & CR_TAG_STATISTICS)) return false;
+    uint16_t mean = statistics_at(op), var = mean + 1, training = mean + 2;
+    if (args[mean].kind == CR_ARG_NONE && args[var].kind == CR_ARG_NONE) return false;
+    return args[training].kind != CR_ARG_BOOL || args[training].u.i;
 }
 
 static bool updates_statistics(const cr_node *node) { return cr_op_updates_statistics(node->op, node->args); }
@@ -102,8 +109,9 @@ cr_status cr_node_visit_writes(const cr_graph *g, const cr_node *node, cr_sharin
     for (uint16_t i = 0; i < s->nparams && i < node->nargs; i++)
         if (s->params[i].writes) CR_TRY(see(&v, &node->args[i], kinds_of(node->op)));
     if (updates_statistics(node)) {
-        CR_TRY(see(&v, &node->args[RUNNING_MEAN], CR_WRITE_DATA));
-        CR_TRY(see(&v, &node->args[RUNNING_VAR], CR_WRITE_DATA));
+        uint16_t mean = statistics_at(node->op);
+        CR_TRY(see(&v, &node->args[mean], CR_WRITE_DATA));
+        CR_TRY(see(&v, &node->args[mean + 1], CR_WRITE_DATA));
     }
     return region_writes(node) ? visit_bodies(&v, sharing) : CR_OK;
 }

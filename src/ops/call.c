@@ -266,6 +266,8 @@ static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) 
 static bool repeats_elements(const cr_call_frame *f, const cr_meta *m) {
     cr_tri known = cr_meta_self_overlap(m);
     bool repeats = known == CR_YES;
+    for (int d = 0; d < m->rank; d++)
+        if (m->size[d] == 0) return false;
     for (int d = 0; d < m->rank && known == CR_UNKNOWN && !repeats; d++)
         repeats = m->stride[d] == 0 && cr_dim_known(f->env, m->size[d], CR_GT, 1) == CR_YES;
     return repeats;

@@ -2,40 +2,93 @@
 #include "ops/expand.h"
 #include "ops/rules.h"
 
-/* Q = H(0) H(1) ... with H(r) = 1 - tau[r] v v^H; v is zero above row r, one in it, and column r of the input below.
- * The last reflector comes first: each turns the columns found so far. */
+/* The reflectors of a call: v(k) is zero above row k, one in it, and column k of the input below. */
+typedef struct reflectors {
+    cr_arg input, tau, at, kind;
+    int dtype;
+    int64_t count;
+    bool flip;
+} reflectors;
+
+static cr_status find_reflectors(cr__run *r, const cr_op *op, const cr_arg *args, bool flip, reflectors *out) {
+    const cr_meta *a = cr__run_meta(r, &args[0]), *t = cr__run_meta(r, &args[1]);
+    if (r->status) return r->status;
+    if (a->rank < 2 || t->rank < 1)
+        return r->status = CR_FAIL(CR_ERUNTIME, "%s: expected matrices and a vector for each", op->schema.name);
+    if (!cr_dim_is_plain(t->size[t->rank - 1]))
+        return r->status = CR_FAIL(CR_ENOTIMPL, "%s: the number of reflectors must be known", op->schema.name);
+    *out = (reflectors){ args[0],
+                         args[1],
+                         CR_RUN(r, "arange", cr_arg_int(a->size[a->rank - 2])),
+                         cr_arg_dtype(a->dtype),
+                         a->dtype,
+                         t->size[t->rank - 1],
+                         flip };
+    return r->status;
+}
+
+static cr_arg conjugate(cr__run *r, int dtype, cr_arg x) {
+    return rt_is_complex(dtype) ? CR_RUN(r, "conj_physical", x) : x;
+}
+
+/* q becomes H(k) q, H(k) = 1 - tau[k] v v^H, or with `flip` H(k)^H q. */
+static cr_arg reflect(cr__run *r, const reflectors *f, int64_t k, cr_arg q) {
+    cr_arg minus_one = cr_arg_int(-1), minus_two = cr_arg_int(-2);
+    cr_arg below = CR_RUN(r, "gt.Scalar", f->at, cr_arg_int(k)), here = CR_RUN(r, "eq.Scalar", f->at, cr_arg_int(k));
+    cr_arg own = CR_RUN(r, "to.dtype", here, f->kind),
+           column = CR_RUN(r, "select.int", f->input, minus_one, cr_arg_int(k));
+    cr_arg v = CR_RUN(r, "where.self", below, column, own);
+    cr_arg row = conjugate(r, f->dtype, CR_RUN(r, "unsqueeze", v, minus_two));
+    cr_arg tau = CR_RUN(r, "select.int", f->tau, minus_one, cr_arg_int(k));
+    cr_arg factor = CR_RUN(r, "unsqueeze", f->flip ? conjugate(r, f->dtype, tau) : tau, minus_one);
+    cr_arg left = CR_RUN(r, "unsqueeze", CR_RUN(r, "mul.Tensor", v, factor), minus_one);
+    return CR_RUN(r, "sub.Tensor", q, CR_RUN(r, "mul.Tensor", left, CR_RUN(r, "matmul", row, q)));
+}
+
+/* Q q, or with `flip` Q^H q: Q = H(0) H(1) ..., so the last reflector comes first, or last. */
+static cr_arg reflect_all(cr__run *r, const reflectors *f, cr_arg q) {
+    for (int64_t step = 0; step < f->count && !r->status; step++) {
+        size_t mark = r->made.n;
+        q = reflect(r, f, f->flip ? step : f->count - 1 - step, q);
+        cr__run_trim(r, mark, 1, &q);
+    }
+    return q;
+}
+
+static cr_arg by_columns(cr__run *r, cr_arg q) { /* like the kernels' results */
+    cr_arg minus_one = cr_arg_int(-1), minus_two = cr_arg_int(-2);
+    cr_arg turned = CR_RUN(r, "contiguous", CR_RUN(r, "transpose.int", q, minus_two, minus_one));
+    return CR_RUN(r, "transpose.int", turned, minus_two, minus_one);
+}
+
 cr_status expand_householder(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { /* input, tau */
     cr__run r = { .e = e };
-    const cr_meta *a = cr__run_meta(&r, &args[0]), *t = cr__run_meta(&r, &args[1]);
-    if (r.status) return r.status;
-    if (a->rank < 2 || t->rank < 1)
-        return CR_FAIL(CR_ERUNTIME, "%s: expected matrices and a vector for each", op->schema.name);
-    cr_dim m = a->size[a->rank - 2], n = a->size[a->rank - 1], count = t->size[t->rank - 1];
-    int rank = a->rank, dtype = a->dtype;
-    cr_arg size[CR_MAX_RANK];
-    for (int d = 0; d < rank; d++) size[d] = cr_arg_int(a->size[d]);
-    if (!cr_dim_is_plain(count))
-        return CR_FAIL(CR_ENOTIMPL, "%s: the number of reflectors must be known", op->schema.name);
-    cr_arg minus_one = cr_arg_int(-1), minus_two = cr_arg_int(-2), kind = cr_arg_dtype(dtype);
-    cr_arg at = CR_RUN(&r, "arange", cr_arg_int(m)), one = CR_RUN(&r, "eye.m", cr_arg_int(m), cr_arg_int(n), kind);
-    cr_arg q = CR_RUN(&r, "expand", one, cr_arg_list(size, (size_t)rank));
-    for (int64_t k = count - 1; k >= 0 && !r.status; k--) {
-        size_t mark = r.made.n;
-        cr_arg below = CR_RUN(&r, "gt.Scalar", at, cr_arg_int(k)), here = CR_RUN(&r, "eq.Scalar", at, cr_arg_int(k));
-        cr_arg own = CR_RUN(&r, "to.dtype", here, kind),
-               column = CR_RUN(&r, "select.int", args[0], minus_one, cr_arg_int(k));
-        cr_arg v = CR_RUN(&r, "where.self", below, column, own);
-        cr_arg row = CR_RUN(&r, "unsqueeze", v, minus_two);
-        if (rt_is_complex(dtype)) row = CR_RUN(&r, "conj_physical", row);
-        cr_arg factor = CR_RUN(&r, "unsqueeze", CR_RUN(&r, "select.int", args[1], minus_one, cr_arg_int(k)), minus_one);
-        cr_arg left = CR_RUN(&r, "unsqueeze", CR_RUN(&r, "mul.Tensor", v, factor), minus_one);
-        cr_arg next = CR_RUN(&r, "sub.Tensor", q, CR_RUN(&r, "mul.Tensor", left, CR_RUN(&r, "matmul", row, q)));
-        q = next;
-        cr__run_trim(&r, mark, 1, &q);
+    reflectors f = { .count = 0 };
+    cr_arg size[CR_MAX_RANK], out = { 0 };
+    if (!find_reflectors(&r, op, args, false, &f)) {
+        const cr_meta *a = cr__run_meta(&r, &args[0]);
+        int rank = a->rank;
+        for (int d = 0; d < rank; d++) size[d] = cr_arg_int(a->size[d]);
+        cr_arg one = CR_RUN(&r, "eye.m", size[rank - 2], size[rank - 1], f.kind);
+        out = by_columns(&r, reflect_all(&r, &f, CR_RUN(&r, "expand", one, cr_arg_list(size, (size_t)rank))));
     }
-    cr_arg turned = CR_RUN(&r, "contiguous", CR_RUN(&r, "transpose.int", q, minus_two, minus_one));
-    cr_arg out = CR_RUN(&r, "transpose.int", turned, minus_two, minus_one); /* column by column, like the kernel's */
     return cr__run_finish(&r, 1, &out, results);
+}
+
+/* self, input2 (tau), input3, left, transpose: from the right, y = x Q is y^H = Q^H x^H. */
+cr_status expand_ormqr(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr__run r = { .e = e };
+    reflectors f = { .count = 0 };
+    bool left = args[3].u.i != 0, transpose = args[4].u.i != 0;
+    cr_arg minus_one = cr_arg_int(-1), minus_two = cr_arg_int(-2), x = args[2];
+    if (!find_reflectors(&r, op, args, transpose == left, &f)) {
+        if (!left) x = conjugate(&r, f.dtype, CR_RUN(&r, "transpose.int", x, minus_two, minus_one));
+        x = reflect_all(&r, &f, x);
+        if (!left) x = conjugate(&r, f.dtype, CR_RUN(&r, "transpose.int", x, minus_two, minus_one));
+        if (!f.count) x = CR_RUN(&r, "clone", x);
+        x = by_columns(&r, x);
+    }
+    return cr__run_finish(&r, 1, &x, results);
 }
 
 cr_status expand_sum_to_size(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { /* self, size */

@@ -49,3 +49,60 @@ cr_status expand_instance_norm(cr_emitter *e, const cr_op *op, const cr_arg *arg
 cr_status expand_instance_norm_core(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     return instance_norm(e, op, args, true, results);
 }
+
+cr_status check_batch_norm_stats(cr_rule *r) { /* input, running_mean, running_var, momentum */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    if (m->rank < 2) return CR_FAIL(CR_EINDEX, "%s: there is no dimension of channels", r->op->schema.name);
+    bool empty = false;
+    CR_TRY(cr_dim_decide(r->env, cr_meta_numel(r->env, m), CR_EQ, 0, &empty));
+    if (empty) return CR_FAIL(CR_ERUNTIME, "%s: the input must not be empty", r->op->schema.name);
+    for (int i = 1; i < 3; i++) {
+        const cr_meta *s = cr_rule_meta(r, i);
+        bool mixed = (m->dtype == CR_F16 || m->dtype == CR_BF16) && s && s->dtype == CR_F32;
+        if (!s) continue;
+        if (s->dtype != m->dtype && !mixed)
+            return CR_FAIL(CR_ERUNTIME,
+                           "%s: %s must have the input's dtype %s, or float32 where that is a half, not %s",
+                           r->op->schema.name, r->op->schema.params[i].name, rt_dtype_name(m->dtype),
+                           rt_dtype_name(s->dtype));
+        CR_TRY(cr_rule_require_sizes(r, i, 1, &m->size[1]));
+    }
+    return dtype_same(r);
+}
+
+/* running: momentum * found + (1 - momentum) * running, where there is one. */
+static void mix(cr__run *r, const cr_arg *running, cr_arg found, double momentum, cr_arg wide) {
+    if (running->kind == CR_ARG_NONE) return;
+    cr_arg old = CR_RUN(r, "mul.Scalar", CR_RUN(r, "to.dtype", *running, wide), cr_arg_float(1 - momentum));
+    cr_arg sum = CR_RUN(r, "add.Tensor", CR_RUN(r, "mul.Scalar", found, cr_arg_float(momentum)), old);
+    (void)CR_RUN(r, "copy_", *running, sum);
+}
+
+/* input, running_mean, running_var, momentum -> mean and variance of the batch */
+cr_status expand_batch_norm_stats(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr__run r = { .e = e };
+    const cr_meta *m = cr__run_meta(&r, &args[0]);
+    int half = m->dtype == CR_F16 || m->dtype == CR_BF16, given = args[1].kind != CR_ARG_NONE   ? 1
+                                                                  : args[2].kind != CR_ARG_NONE ? 2
+                                                                                                : 0;
+    cr_arg dims[CR_MAX_RANK], wide = cr_arg_dtype(half ? CR_F32 : m->dtype),
+                              kind = cr_arg_dtype(cr__run_meta(&r, &args[given])->dtype);
+    size_t n = 0;
+    cr_dim count = 1;
+    (void)op;
+    for (int d = 0; d < m->rank; d++) {
+        if (d == 1) continue;
+        dims[n++] = cr_arg_int(d);
+        count = cr_dim_mul(e->env, count, m->size[d]);
+    }
+    cr_arg x = CR_RUN(&r, "to.dtype", args[0], wide), call[] = { x, cr_arg_list(dims, n), cr_arg_int(0) };
+    const cr_arg *found = cr__run_call(&r, "aten::var_mean.correction", 3, call);
+    cr_arg var = found[0], mean = found[1], above = cr_arg_int(cr_dim_sub(e->env, count, 1));
+    double momentum = args[3].u.f;
+    mix(&r, &args[1], mean, momentum, wide);
+    if (args[2].kind != CR_ARG_NONE)
+        mix(&r, &args[2], CR_RUN(&r, "div.Scalar", CR_RUN(&r, "mul.Scalar", var, cr_arg_int(count)), above), momentum,
+            wide);
+    cr_arg made[2] = { CR_RUN(&r, "to.dtype", mean, kind), CR_RUN(&r, "to.dtype", var, kind) };
+    return cr__run_finish(&r, 2, made, results);
+}

@@ -2,7 +2,7 @@
  *
  * One walk over the items applies ints, slices and newaxes to the current value as view ops and gathers masks and index
  * tensors, each at the dimension it has then. If any were gathered, one index (or index_put_) follows. A bool is a
- * newaxis plus an index that keeps or drops it; a 0-d integer tensor is a number. */
+ * newaxis plus an index that keeps or drops it, so is a 0-d mask; a 0-d integer tensor is a number. */
 #include "ops/indexing.h"
 
 typedef struct lowering {
@@ -132,6 +132,14 @@ static cr_status apply_bool(lowering *w, int d, bool keep) {
     return gather(w, d, index, true);
 }
 
+/* A mask without dimensions keeps or drops a new one, as its only element says: nobody may know that yet. */
+static cr_status apply_mask(lowering *w, int d, const cr_arg *mask) {
+    cr_arg args[] = { *mask, cr_arg_int(0) }, index;
+    CR_TRY(apply_newaxis(w, d));
+    CR_TRY(emit(w->e, "aten::unsqueeze", args, 2, NULL, 0, &index));
+    return gather(w, d, index, true);
+}
+
 /* The number in a 0-d tensor, for the emitter to find out. */
 static cr_status number_of(lowering *w, const cr_arg *tensor, cr_arg *number) {
     return emit(w->e, "aten::item", tensor, 1, NULL, 0, number);
@@ -160,13 +168,9 @@ static cr_status apply_tensor(lowering *w, int *d, int *original, const cr_index
         *original += dims;
         return CR_OK;
     }
+    if (mask) return apply_mask(w, (*d)++, &item->value);
     cr_arg number;
     CR_TRY(number_of(w, &item->value, &number));
-    if (mask) {
-        CR_TRY(apply_bool(w, *d, number.u.i != 0));
-        ++*d;
-        return CR_OK;
-    }
     cr_index at = cr_index_int(number.u.i);
     if (number.kind == CR_ARG_VALUE || number.kind == CR_ARG_SYM) at.value = number;
     cr_status status = apply_int(w, *d, *original, &at);

@@ -77,11 +77,11 @@ enum {
     CR_TAG_CUSTOM = 1 << 4,       /* registered at run time by whoever embeds the library (custom.h) */
 
     /* How it computes. */
-    CR_TAG_POINTWISE = 1 << 5,      /* implied by .scalar */
+    CR_TAG_POINTWISE = 1 << 5, /* implied by .scalar */
     CR_TAG_REDUCTION = 1 << 6,
-    CR_TAG_DATA_DEPENDENT = 1 << 7, /* sizes depend on data: the kernel has a count phase */
-    CR_TAG_ANY_LAYOUT = 1 << 8,     /* its kernel reads any strides well, and its values do not depend on them */
-    CR_TAG_COPIES_0D = 1 << 9,      /* a 0-d tensor is its own result, whatever its dtype (kthvalue, cummax) */
+    CR_TAG_DATA_DEPENDENT = 1 << 7,  /* sizes depend on data: the kernel has a count phase */
+    CR_TAG_ANY_LAYOUT = 1 << 8,      /* its kernel reads any strides well, and its values do not depend on them */
+    CR_TAG_COPIES_0D = 1 << 9,       /* a 0-d tensor is its own result, whatever its dtype (kthvalue, cummax) */
     CR_TAG_KEEPS_INTEGERS = 1 << 10, /* copies integers, into a row-major tensor if out must be resized (nan_to_num) */
     CR_TAG_KEEPS_REAL = 1 << 11,     /* leaves a real tensor alone: in place nothing is written (conj_physical) */
 
@@ -93,19 +93,19 @@ enum {
                                   * (dropout, einsum) */
     CR_TAG_UPDATES = 1 << 15,    /* kernel edits out[0] in place, which starts as a copy of argument 0 (scatter) */
     CR_TAG_SAME_VALUE = 1 << 16, /* writes one value everywhere: elements written may share memory (fill, zero) */
-    CR_TAG_STATISTICS = 1 << 17, /* writes arguments 3 and 4 while 5 is true, though the schema does not say so
-                                  * (batch_norm) */
+    CR_TAG_STATISTICS = 1 << 17, /* writes running_mean and running_var, while the bool behind them, if there is one,
+                                  * is true, though the schema does not say so (batch_norm) */
     CR_TAG_METADATA = 1 << 18,   /* changes only metas of its first argument (resize_); .shape gives the new one */
     CR_TAG_RANDOM = 1 << 19,     /* draws from a generator, for some arguments at least: ask cr_op_draws of a call */
     CR_TAG_ASSERT = 1 << 20,     /* has an effect: never dead code */
 
     /* Its arguments, and its in-place and out forms. */
-    CR_TAG_NUMBERS = 1 << 21,       /* a number may stand in its Tensor slots when overloads are chosen (add, mul) */
-    CR_TAG_INPLACE_VIEW = 1 << 22,  /* the in-place form changes the meta only (t_, squeeze_) */
-    CR_TAG_ANY_CAST = 1 << 23,      /* in-place and out results are stored with any cast (copy_) */
-    CR_TAG_EMPTY_CAST = 1 << 24,    /* in place, an empty or 0-d tensor takes a result of any dtype (cumsum) */
-    CR_TAG_SAME_DTYPE = 1 << 25,    /* in place only where the result has the tensor's own dtype (float_power) */
-    CR_TAG_DENSE_OUT = 1 << 26,     /* an out tensor that must be resized becomes row-major, whatever the functional
+    CR_TAG_NUMBERS = 1 << 21,      /* a number may stand in its Tensor slots when overloads are chosen (add, mul) */
+    CR_TAG_INPLACE_VIEW = 1 << 22, /* the in-place form changes the meta only (t_, squeeze_) */
+    CR_TAG_ANY_CAST = 1 << 23,     /* in-place and out results are stored with any cast (copy_) */
+    CR_TAG_EMPTY_CAST = 1 << 24,   /* in place, an empty or 0-d tensor takes a result of any dtype (cumsum) */
+    CR_TAG_SAME_DTYPE = 1 << 25,   /* in place only where the result has the tensor's own dtype (float_power) */
+    CR_TAG_DENSE_OUT = 1 << 26,    /* an out tensor that must be resized becomes row-major, whatever the functional
                                      * layout; UPDATES implies it */
     CR_TAG_COMPLEX_DENSE_OUT = 1 << 27, /* DENSE_OUT for complex inputs (fft_ifft) */
     CR_TAG_POINTWISE_OUT = 1 << 28, /* ... is laid out like the inputs of its shape, whatever the functional layout */

@@ -221,11 +221,13 @@ static bool has_empty_input(const cr_rule *r) {
     return false;
 }
 
-/* Nothing is to be computed: no results with elements, but for products over an inner size of 0 and gradients of
- * nothing, which are zeros, reductions of nothing, and updates and selections by no index. */
+/* Nothing is to be computed: no results with elements, but for products over an inner size of 0, gradients of nothing
+ * and what failed of factors of nothing (`info`), which are zeros, reductions of nothing, and updates and selections by
+ * no index. */
 static bool is_idle(const cr_rule *r) {
-    bool zeros = r->op->row->dtype == dtype_product || !strcmp(r->op->schema.params[0].name, "grad_output") ||
-                 (r->op->tags & CR_TAGS_RUN_IDLE);
+    const cr_schema *s = &r->op->schema;
+    bool zeros = r->op->row->dtype == dtype_product || !strcmp(s->params[0].name, "grad_output") ||
+                 (s->nreturns && !strcmp(s->returns[s->nreturns - 1].name, "info")) || (r->op->tags & CR_TAGS_RUN_IDLE);
     if (!has_empty_input(r)) return false;
     for (int i = 0; i < r->nout; i++)
         if (!r->out[i].none && !zeros && !is_empty(r, &r->out[i].meta)) return false;
@@ -272,14 +274,16 @@ static bool has_size(const cr_arg *a, size_t n, cr_dim size) {
     return false;
 }
 
-/* Sizes that depend on data must not be negative; all others the rules know enough of. */
+/* Sizes that depend on data must not be negative; of others the rules know enough, but for numbers that a caller gives:
+ * where nothing uses the tensor, nobody would notice. */
 static cr_status require_sizes(cr_rule *r, bool *any) {
     for (int i = 0; i < r->nout; i++)
         for (int d = 0; !r->out[i].scalar && !r->out[i].none && d < r->out[i].meta.rank; d++) {
             cr_dim size = r->out[i].meta.size[d];
             int64_t hint;
-            if (cr_dim_is_plain(size) || cr_dim_known(r->env, size, CR_GE, 0) != CR_UNKNOWN ||
-                cr_dim_hint(r->env, size, &hint) || has_size(r->arg, (size_t)r->nargs, size))
+            bool enough = !cr_env_is_exact(r->env) && cr_dim_hint(r->env, size, &hint);
+            if (cr_dim_is_plain(size) || enough || cr_dim_known(r->env, size, CR_GE, 0) != CR_UNKNOWN ||
+                has_size(r->arg, (size_t)r->nargs, size))
                 continue;
             CR_TRY(cr_dim_require(r->env, size, CR_GE, 0, "size"));
             *any = true;

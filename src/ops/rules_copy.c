@@ -167,6 +167,17 @@ cr_status shape_select_scatter(cr_rule *r) { return scatter_part(r, shape_select
 cr_status shape_slice_scatter(cr_rule *r) { return scatter_part(r, shape_slice); }
 cr_status shape_diagonal_scatter(cr_rule *r) { return scatter_part(r, shape_diagonal); }
 
+cr_status shape_fill_diagonal(cr_rule *r) { /* self, fill_value, wrap */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    if (m->rank < 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: there is no diagonal of %d dimensions; two or more are needed", op_name(r),
+                       m->rank);
+    for (int d = 1; m->rank > 2 && d < m->rank; d++)
+        CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, m->size[0],
+                              "fill_diagonal_: more than two dimensions must all have the same size"));
+    return shape_like(r);
+}
+
 cr_status shape_as_strided_scatter(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     if (cr_rule_has(r, 4) && cr_dim_known(r->env, m->offset, CR_EQ, 0) != CR_YES)
@@ -327,11 +338,7 @@ cr_status shape_imag(cr_rule *r) {
 
 /* ---- changing a tensor's own meta ---- */
 
-cr_status shape_resize(cr_rule *r) {
-    cr_dim size[CR_MAX_RANK];
-    int rank;
-    cr_memory_format format = format_arg(r, CR_CONTIGUOUS);
-    CR_TRY(cr_rule_ints(r, 1, 0, CR_MAX_RANK, size, &rank));
+static cr_status resize(cr_rule *r, int rank, const cr_dim *size, cr_memory_format format) {
     cr_out *out = cr_rule_add_view(r, 0);
     if (!out) return CR_ENOMEM;
     cr_meta *o = &out->meta;
@@ -343,6 +350,19 @@ cr_status shape_resize(cr_rule *r) {
     CR_TRY(cr_meta_set_dense(r->env, o, rank, size, format));
     o->offset = offset;
     return CR_OK;
+}
+
+cr_status shape_resize(cr_rule *r) {
+    cr_dim size[CR_MAX_RANK];
+    int rank;
+    CR_TRY(cr_rule_ints(r, 1, 0, CR_MAX_RANK, size, &rank));
+    return resize(r, rank, size, format_arg(r, CR_CONTIGUOUS));
+}
+
+cr_status shape_resize_as(cr_rule *r) { /* self, the_template, memory_format: the template's own to preserve it */
+    const cr_meta *t = cr_rule_meta(r, 1);
+    cr_memory_format format = format_arg(r, CR_CONTIGUOUS);
+    return resize(r, t->rank, t->size, format == CR_PRESERVE ? cr_meta_suggest_format(r->env, t) : format);
 }
 
 /* set_: the first argument becomes another name for the second's memory, read as the first's dtype. */

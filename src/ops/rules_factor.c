@@ -186,20 +186,88 @@ cr_status shape_geqrf(cr_rule *r) { /* self */
     return CR_OK;
 }
 
-cr_status shape_householder_product(cr_rule *r) { /* input, tau */
-    const cr_meta *m = cr_rule_meta(r, 0), *t = cr_rule_meta(r, 1);
-    CR_TRY(check_kind(r, 0));
-    CR_TRY(check_same(r, 0, 1));
+static cr_status check_tau(cr_rule *r, const cr_meta *m, const cr_meta *t) {
     if (t->rank != m->rank - 1)
         return CR_FAIL(CR_ERUNTIME, "%s: tau must have %d dimensions, got %d", op_name(r), m->rank - 1, t->rank);
     for (int d = 0; d < t->rank - 1; d++)
         CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, t->size[d],
-                              "householder_product: input and tau must have the same batch sizes"));
+                              "the reflectors and their factors tau must have the same batch sizes"));
+    return CR_OK;
+}
+
+cr_status shape_householder_product(cr_rule *r) { /* input, tau */
+    const cr_meta *m = cr_rule_meta(r, 0), *t = cr_rule_meta(r, 1);
+    CR_TRY(check_kind(r, 0));
+    CR_TRY(check_same(r, 0, 1));
+    CR_TRY(check_tau(r, m, t));
     CR_TRY(cr_dim_require(r->env, m->size[m->rank - 2], CR_GE, m->size[m->rank - 1],
                           "householder_product: there must be at least as many rows as columns"));
     CR_TRY(cr_dim_require(r->env, m->size[m->rank - 1], CR_GE, t->size[t->rank - 1],
                           "householder_product: there must be at least as many columns as factors"));
     return add_matrix(r, r->result, m->rank, m->size, true);
+}
+
+cr_status shape_ormqr(cr_rule *r) { /* self, input2 (tau), input3 (other), left, transpose */
+    const cr_meta *m = cr_rule_meta(r, 0), *t = cr_rule_meta(r, 1), *other = cr_rule_meta(r, 2);
+    bool left = cr_rule_bool(r, 3);
+    if (m->rank < 2 || other->rank != m->rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: input and other must have equally many dimensions, two or more, got %d and %d",
+                       op_name(r), m->rank, other->rank);
+    CR_TRY(check_same(r, 0, 1));
+    CR_TRY(check_same(r, 0, 2));
+    CR_TRY(check_tau(r, m, t));
+    for (int d = 0; d < m->rank - 2; d++)
+        CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, other->size[d],
+                              "ormqr: input and other must have the same batch sizes"));
+    cr_dim rows = m->size[m->rank - 2], side = other->size[other->rank - (left ? 2 : 1)];
+    CR_TRY(cr_dim_require(r->env, side, CR_EQ, rows,
+                          "ormqr: other must have as many rows (left) or columns as input rows"));
+    CR_TRY(cr_dim_require(r->env, t->size[t->rank - 1], CR_EQ, smaller(r, m),
+                          "ormqr: tau must have as many factors as input rows or columns, whichever are fewer"));
+    return add_matrix(r, r->result, other->rank, other->size, true);
+}
+
+cr_status check_triangular_solve(cr_rule *r) { /* self, A, upper, transpose, unitriangular */
+    const cr_meta *b = cr_rule_meta(r, 0), *a = cr_rule_meta(r, 1);
+    if (a->rank < 2 || b->rank < 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: self and A must have at least two dimensions", op_name(r));
+    CR_TRY(check_same(r, 0, 1));
+    CR_TRY(cr_dim_require(r->env, a->size[a->rank - 2], CR_EQ, a->size[a->rank - 1],
+                          "triangular_solve: the matrices must be square"));
+    CR_TRY(check_fits(r, a, b->size[b->rank - 2]));
+    return dtype_same(r);
+}
+
+cr_status shape_ldl_factor(cr_rule *r) { /* self, hermitian, check_errors */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    CR_TRY(check_square(r, 0));
+    CR_TRY(add_matrix(r, r->result, m->rank, m->size, true));
+    CR_TRY(add_pivots(r, m));
+    return add_info(r, m);
+}
+
+cr_status shape_ldl_solve(cr_rule *r) { /* LD, pivots, B, hermitian */
+    const cr_meta *a = cr_rule_meta(r, 0), *p = cr_rule_meta(r, 1), *b = cr_rule_meta(r, 2);
+    cr_dim size[CR_MAX_RANK];
+    int rank;
+    CR_TRY(check_square(r, 0));
+    if (b->rank < 2) return CR_FAIL(CR_EINDEX, "%s: B must have at least two dimensions, got %d", op_name(r), b->rank);
+    CR_TRY(check_same(r, 0, 2));
+    CR_TRY(check_fits(r, a, b->size[b->rank - 2]));
+    if (!rt_is_integer(p->dtype))
+        return CR_FAIL(CR_ERUNTIME, "%s: pivots must be integers, got %s", op_name(r), rt_dtype_name(p->dtype));
+    if (p->rank != a->rank - 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: pivots must have one dimension less than LD", op_name(r));
+    for (int d = 0; d < p->rank; d++)
+        CR_TRY(cr_dim_require(r->env, p->size[d], CR_EQ, a->size[d], "linalg_ldl_solve: LD and pivots do not fit"));
+    CR_TRY(broadcast_batches(r, a, b, 2, &rank, size));
+    bool half = r->result == CR_F16 || r->result == CR_BF16 || r->result == CR_C32;
+    cr_dim matrices = a->size[a->rank - 1]; /* other dtypes pass where there is nothing to solve with, as in PyTorch */
+    for (int d = 0; d < rank - 2; d++) matrices = cr_dim_mul(r->env, matrices, size[d]);
+    if (half && cr_dim_known(r->env, matrices, CR_EQ, 0) != CR_YES)
+        return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for %s; convert the tensors to float32", op_name(r),
+                       rt_dtype_name(r->result));
+    return add_matrix(r, r->result, rank, size, true);
 }
 
 cr_status shape_lu_unpack(cr_rule *r) { /* LU_data, LU_pivots, unpack_data, unpack_pivots -> P, L, U */

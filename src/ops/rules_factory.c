@@ -290,6 +290,17 @@ cr_status shape_is_same_size(cr_rule *r) {
     return cr_rule_add_number(r, CR_ARG_BOOL, same);
 }
 
+cr_status shape_is_set_to(cr_rule *r) { /* the same elements of the same memory */
+    const cr_meta *a = cr_rule_meta(r, 0), *b = cr_rule_meta(r, 1);
+    bool same = a->rank == b->rank && a->storage == b->storage;
+    if (same) CR_TRY(cr_dim_decide(r->env, a->offset, CR_EQ, b->offset, &same));
+    for (int i = 0; same && i < a->rank; i++) {
+        CR_TRY(cr_dim_decide(r->env, a->size[i], CR_EQ, b->size[i], &same));
+        if (same) CR_TRY(cr_dim_decide(r->env, a->stride[i], CR_EQ, b->stride[i], &same));
+    }
+    return cr_rule_add_number(r, CR_ARG_BOOL, same);
+}
+
 /* One element as a number: a fresh symbol where the data is not there. */
 cr_status shape_item(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);

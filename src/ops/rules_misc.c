@@ -189,3 +189,61 @@ cr_status check_sparse_gradient(cr_rule *r) { /* ..., sparse */
         return CR_FAIL(CR_ENOTIMPL, "%s: sparse gradients are not supported; pass sparse=False", r->op->schema.name);
     return dtype_same(r);
 }
+
+/* ---- slopes, choices ---- */
+
+/* How many dimensions a call of gradient asks about; each of them must be there, once. */
+static cr_status check_slope_dims(cr_rule *r, int *count) {
+    const cr_meta *m = cr_rule_meta(r, 0);
+    const cr_arg *dim = &r->arg[cr__rule_param(r, "dim")];
+    int64_t order = r->arg[cr__rule_param(r, "edge_order")].u.i;
+    uint32_t mask = 0;
+    if (dim->kind == CR_ARG_NONE) mask = (uint32_t)((1u << m->rank) - 1);
+    for (uint32_t i = 0; i < (dim->kind == CR_ARG_LIST ? dim->n : dim->kind == CR_ARG_NONE ? 0 : 1); i++) {
+        int d;
+        int64_t given = dim->kind == CR_ARG_LIST ? dim->u.list[i].u.i : dim->u.i;
+        if (!m->rank)
+            return CR_FAIL(CR_EINDEX, "gradient: a tensor without dimensions has no dimension %lld", (long long)given);
+        CR_TRY(cr_wrap_dim(given, m->rank, &d));
+        if (mask >> d & 1) return CR_FAIL(CR_ERUNTIME, "gradient: dimension %d appears twice in dim", d);
+        mask |= 1u << d;
+    }
+    *count = 0;
+    for (int d = 0; d < m->rank; d++) {
+        if (!(mask >> d & 1)) continue;
+        ++*count;
+        CR_TRY(cr_dim_require(r->env, m->size[d], CR_GT, order,
+                              "gradient: each dimension must have more elements than edge_order"));
+    }
+    return CR_OK;
+}
+
+cr_status check_slopes(cr_rule *r) { /* self, (spacing,) (dim,) edge_order */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    int at = cr__rule_param(r, "spacing"), count = 0;
+    int64_t order = r->arg[cr__rule_param(r, "edge_order")].u.i;
+    const cr_arg *spacing = at >= 0 ? &r->arg[at] : NULL;
+    if (m->dtype == CR_U8) return CR_FAIL(CR_ERUNTIME, "gradient: not of uint8; convert the tensor to a signed dtype");
+    if (order != 1 && order != 2)
+        return CR_FAIL(CR_ERUNTIME, "gradient: edge_order must be 1 or 2, got %lld", (long long)order);
+    CR_TRY(check_slope_dims(r, &count));
+    if (spacing && spacing->kind == CR_ARG_LIST && (int64_t)spacing->n != count)
+        return CR_FAIL(CR_ERUNTIME,
+                       "gradient: spacing must be one number or a list of %d, one for each dimension, got %u", count,
+                       spacing->n);
+    for (uint32_t i = 0; spacing && spacing->kind == CR_ARG_LIST && i < spacing->n; i++) {
+        const cr_meta *points = cr_arg_meta(&spacing->u.list[i]);
+        if (points && points->rank != 1)
+            return CR_FAIL(CR_ERUNTIME, "gradient: spacing must be numbers or vectors, got a tensor of %d dimensions",
+                           points->rank);
+    }
+    return dtype_same(r);
+}
+
+cr_status check_combinations(cr_rule *r) { /* self, r, with_replacement */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    if (m->rank != 1) return CR_FAIL(CR_ERUNTIME, "combinations: self must be a vector, it has %d dimensions", m->rank);
+    if (r->arg[1].u.i < 0)
+        return CR_FAIL(CR_ERUNTIME, "combinations: r must not be negative, got %lld", (long long)r->arg[1].u.i);
+    return dtype_same(r);
+}

@@ -40,15 +40,32 @@ static cr_status fail_shape(cr_rule *r, const char *text, int rank, const cr_dim
 
 /* ---- reshaping ---- */
 
+/* A size that is a number of the program: at its example it is -1, another negative one (an error), or a size. */
+static cr_status settle_size(cr_rule *r, cr_dim size, cr_tri *negative, bool *missing) {
+    int64_t example;
+    bool yes = true;
+    *negative = cr_dim_known(r->env, size, CR_LT, 0);
+    *missing = cr_dim_known(r->env, size, CR_EQ, -1) == CR_YES;
+    if (*negative == CR_UNKNOWN && cr_dim_hint(r->env, size, &example)) {
+        *missing = example == -1;
+        CR_TRY(*missing ? cr_dim_decide(r->env, size, CR_EQ, -1, &yes) : cr_dim_decide(r->env, size, CR_LT, 0, &yes));
+        *negative = yes ? CR_YES : CR_NO;
+    }
+    return CR_OK;
+}
+
 /* Replaces one -1 in `size` so that the product becomes `numel`, and checks the product. */
 static cr_status infer_size(cr_rule *r, const cr_meta *m, cr_dim numel, int rank, cr_dim *size) {
     int missing = -1;
     cr_dim product = 1;
     for (int i = 0; i < rank; i++) {
-        if (cr_dim_known(r->env, size[i], CR_EQ, -1) == CR_YES) {
+        cr_tri negative;
+        bool open;
+        CR_TRY(settle_size(r, size[i], &negative, &open));
+        if (open) {
             if (missing >= 0) return fail_shape(r, "has more than one -1; for a tensor of shape", rank, size, m);
             missing = i;
-        } else if (cr_dim_known(r->env, size[i], CR_LT, 0) == CR_YES) {
+        } else if (negative == CR_YES) {
             return fail_shape(r, "has a negative size; for a tensor of shape", rank, size, m);
         } else {
             product = cr_dim_mul(r->env, product, size[i]);

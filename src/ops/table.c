@@ -124,8 +124,13 @@ static bool find_override(const char *names, const char *key, const char **at, s
 }
 
 /* Splits "max.dim_max(max, max_values)" into name, overload and names: of the out parameters, or of the in-place form's
- * first. */
+ * first. "aten::fill_diagonal_": a form that is in another namespace than the op it follows from. */
 static cr_status apply_override(cr_schema *s, const char *at, size_t n, const char **outs, size_t nouts) {
+    static const char aten[] = "aten::";
+    if (n >= sizeof aten && !memcmp(at, aten, sizeof aten - 1)) {
+        s->ns = "aten";
+        at += sizeof aten - 1, n -= sizeof aten - 1;
+    }
     const char *paren = memchr(at, '(', n), *dot = memchr(at, '.', n);
     const char *name_end = paren ? paren : at + n;
     if (dot && dot > name_end) dot = NULL;

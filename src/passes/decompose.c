@@ -28,7 +28,7 @@ typedef struct scope {
 } scope;
 
 static bool is_number_op(const cr_op *op) {
-    return strcmp(op->schema.ns, "aten") && !(op->tags & CR_TAG_HIGHER_ORDER) && !op->row->kernel;
+    return strcmp(op->schema.ns, "aten") && !(op->tags & CR_TAG_HIGHER_ORDER) && !op->row->kernel && !op->row->decomp;
 }
 
 bool cr_stop_at_kernels(const cr_op *op, void *user) {

@@ -92,7 +92,7 @@ static PyTypeObject *structure_of(const cr_op *op) {
     const cr_schema *s = &op->schema;
     if (s->nreturns < 2 || s->nreturns > 16) return NULL;
     for (uint16_t i = 0; i < s->nreturns; i++)
-        if (!s->returns[i].name[0] || s->returns[i].list) return NULL;
+        if (!s->returns[i].name[0]) return NULL;
     if (op->id >= return_type_count) {
         size_t n = CR_MAX((size_t)op->id + 1, cr_op_count());
         PyTypeObject **grown = PyMem_Realloc(return_types, n * sizeof *grown);

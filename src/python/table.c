@@ -1,5 +1,6 @@
 /* table.c: the op table shown to tests, stubs and the docs page: names, schemas, rows. */
 #include "python/tensor.h"
+#include "runtime/kernels.h"
 
 static const cr_op *find(PyObject *name) {
     const char *text = PyUnicode_AsUTF8(name);
@@ -71,13 +72,14 @@ static PyObject *row(PyObject *module, PyObject *name) {
     static const char *const variants[] = { "functional", "inplace", "out" };
 #define FLAG(x) ((x) ? Py_True : Py_False)
 #define NAME(x) ((x) ? (x)->name : NULL)
-    return Py_BuildValue("{s:s,s:s,s:s,s:N,s:N,s:z,s:z,s:z,s:z,s:z,s:z,s:O,s:O,s:O,s:O,s:O}", /* z: a text or None */
-                         "name", op->name, "schema", op->schema.text, "variant", variants[op->variant], "tags",
-                         bits(op->tags, CR_COUNT(tag_names), true), "variants",
-                         bits(r->variants, CR_COUNT(variant_names), false), "scalar", r->scalar, "decomp", r->decomp,
-                         "grad", r->grad, "sample", r->sample, "inplace", NAME(op->inplace), "out", NAME(op->out),
-                         "has_kernel", FLAG(r->kernel), "has_decomp_fn", FLAG(r->decomp_fn), "has_grad_fn",
-                         FLAG(r->grad_fn), "has_shape", FLAG(r->shape), "derived", FLAG(op->base != op));
+    return Py_BuildValue(
+        "{s:s,s:s,s:s,s:N,s:N,s:z,s:z,s:z,s:z,s:z,s:z,s:O,s:O,s:O,s:O,s:O,s:O,s:O}", /* z: text or None */
+        "name", op->name, "schema", op->schema.text, "variant", variants[op->variant], "tags",
+        bits(op->tags, CR_COUNT(tag_names), true), "variants", bits(r->variants, CR_COUNT(variant_names), false),
+        "scalar", r->scalar, "decomp", r->decomp, "grad", r->grad, "sample", r->sample, "inplace", NAME(op->inplace),
+        "out", NAME(op->out), "has_kernel", FLAG(r->kernel), "has_decomp_fn", FLAG(r->decomp_fn), "has_grad_fn",
+        FLAG(r->grad_fn), "has_shape", FLAG(r->shape), "derived", FLAG(op->base != op), "reduces", FLAG(r->reduce.kind),
+        "only_shape", FLAG(r->kernel == rt_k_nothing));
 }
 
 static const char *const type_names[CR_T_COUNT] = {

@@ -27,6 +27,27 @@ RT_KERNEL(rt_k_eye) {
     return code ? code : fill_int(ctx, &diagonal, 1);
 }
 
+/* The diagonal of all dimensions together. That of a tall matrix ends with the columns, or, where it wraps, begins anew
+ * at the first of them, one row further down. */
+RT_KERNEL(rt_k_fill_diagonal) { /* self, fill_value, wrap */
+    const rt_view *v = &c->out[0];
+    rt_view part = { .dtype = v->dtype, .rank = 1, .size = { v->size[0] } };
+    bool wrap = rt_arg_int(c, 2) && v->rank == 2;
+    for (int d = 0; d < v->rank; d++) {
+        part.stride[0] += v->stride[d];
+        if (v->size[d] < part.size[0]) part.size[0] = v->size[d];
+    }
+    int64_t rows = v->size[0], long_part = part.size[0], step = v->size[1] + 1;
+    int code = RT_OK;
+    for (int64_t row = 0; row < rows && long_part && !code; row += step) {
+        part.p = (char *)v->p + row * v->stride[0] * rt_itemsize(v->dtype);
+        part.size[0] = rows - row < long_part ? rows - row : long_part;
+        code = rt_fill_number(ctx, &part, rt_arg_scalar(c, 1));
+        if (!wrap) break;
+    }
+    return code;
+}
+
 /* ---- ranges: value(i) for a line of elements ---- */
 
 enum { BLOCK = 256 };

@@ -1,4 +1,5 @@
-/* k_histogram.c: how many elements fall into each of equal bins (histc), and between edges that are given.
+/* k_histogram.c: how many elements fall into each of equal bins (histc), and between edges that are given, in one
+ * dimension or several.
  *
  * Of equal bins one is found by one division, not by search, so which side of an edge an element lands on hangs on
  * rounding: every step is rounded to the tensor's dtype (exact in double first, since one operation on f32 numbers or
@@ -136,5 +137,70 @@ RT_KERNEL(rt_k_histogram_bins) { /* self, bins, weight, density */
     }
     if (!code) code = rt_copy(ctx, &c->out[1], bins);
     for (size_t i = 0; i < sizeof scratch / sizeof *scratch; i++) rt_scratch_free(ctx, scratch[i]);
+    return code;
+}
+
+/* ---- edges of several dimensions ---- */
+
+typedef struct grid {
+    rt_view edge[RT_MAX_RANK];
+    void *scratch[RT_MAX_RANK + 3];
+    int dims, used;
+} grid;
+
+/* The bin of a point, or -1: it lies outside, or nowhere. */
+static int64_t find_cell(const grid *g, const double *x) {
+    int64_t cell = 0;
+    for (int d = 0; d < g->dims; d++) {
+        const double *edge = g->edge[d].p;
+        int64_t bins = g->edge[d].size[0] - 1, at;
+        if (!(x[d] >= edge[0] && x[d] <= edge[bins])) return -1;
+        rt_search_not_above(edge, bins + 1, &x[d], 1, &at);
+        at = at < 1 ? 0 : at > bins ? bins - 1 : at - 1;
+        cell = cell * bins + at;
+    }
+    return cell;
+}
+
+/* Each number divided by what all are together, and by the room of its bin. */
+static void make_density(const grid *g, double *sums, int64_t cells) {
+    double total = 0;
+    for (int64_t i = 0; i < cells; i++) total += sums[i];
+    for (int64_t i = 0; i < cells; i++) {
+        int64_t rest = i;
+        double room = 1;
+        for (int d = g->dims - 1; d >= 0; d--) {
+            int64_t bins = g->edge[d].size[0] - 1, k = rest % bins;
+            const double *edge = g->edge[d].p;
+            room *= edge[k + 1] - edge[k];
+            rest /= bins;
+        }
+        sums[i] /= total * room;
+    }
+}
+
+RT_KERNEL(rt_k_histogramdd) { /* self, bins, weight, density */
+    const rt_view *given = rt_arg_view(c, 0), *weight = rt_arg_view(c, 2), *out = &c->out[0];
+    rt_view self = { 0 }, each = { 0 };
+    grid g = { .dims = (int)c->arg[1].n };
+    int64_t cells = rt_numel(out), points = g.dims ? rt_numel(given) / g.dims : 0;
+    int code = rt_contiguous(ctx, given, RT_F64, &self, &g.scratch[g.used++]);
+    if (!code && weight) code = rt_contiguous(ctx, weight, RT_F64, &each, &g.scratch[g.used++]);
+    for (int d = 0; d < g.dims && !code; d++)
+        code = rt_contiguous(ctx, c->arg[1].u.views[d], RT_F64, &g.edge[d], &g.scratch[g.used++]);
+    double *sums = rt_scratch(ctx, (size_t)cells * sizeof *sums);
+    if (!code && !sums) code = RT_ENOMEM;
+    if (!code) {
+        memset(sums, 0, (size_t)cells * sizeof *sums);
+        for (int64_t i = 0; i < points; i++) {
+            int64_t cell = find_cell(&g, (const double *)self.p + i * g.dims);
+            if (cell >= 0) sums[cell] += weight ? ((const double *)each.p)[i] : 1;
+        }
+        if (rt_arg_int(c, 3)) make_density(&g, sums, cells);
+        rt_view hist = rt_view_contiguous(sums, RT_F64, out->rank, out->size);
+        code = rt_copy(ctx, out, &hist);
+    }
+    rt_scratch_free(ctx, sums);
+    for (int i = 0; i < g.used; i++) rt_scratch_free(ctx, g.scratch[i]);
     return code;
 }

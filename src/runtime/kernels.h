@@ -31,6 +31,7 @@ RT_KERNEL(rt_k_new_full);
 RT_KERNEL(rt_k_scalar_tensor);
 RT_KERNEL(rt_k_fill_tensor);
 RT_KERNEL(rt_k_eye);
+RT_KERNEL(rt_k_fill_diagonal);
 RT_KERNEL(rt_k_arange);
 RT_KERNEL(rt_k_arange_start);
 RT_KERNEL(rt_k_arange_step);
@@ -205,6 +206,9 @@ RT_KERNEL(rt_k_cholesky_inverse);
 RT_KERNEL(rt_k_solve_triangular);
 RT_KERNEL(rt_k_geqrf);
 RT_KERNEL(rt_k_householder_product);
+RT_KERNEL(rt_k_ormqr);      /* k_ormqr.c */
+RT_KERNEL(rt_k_ldl_factor); /* k_ldl.c */
+RT_KERNEL(rt_k_ldl_solve);
 RT_KERNEL(rt_k_linalg_check_errors);
 /* Their products may be in f64 whatever dtype the tensors have (rt_stack.h, k_expm.c). */
 #define RT_KERNELS_IN_F64(X)                                                                                           \
@@ -272,6 +276,7 @@ RT_KERNEL(rt_k_grid_sampler_backward);
 /* k_histogram.c, k_one_hot.c */
 RT_KERNEL(rt_k_histc);
 RT_KERNEL(rt_k_histogram_bins);
+RT_KERNEL(rt_k_histogramdd);
 RT_KERNEL(rt_k_one_hot);
 
 /* k_isin.c */

@@ -174,6 +174,96 @@ def householder(make):
     yield call(make.tensor(3, 5), make.tensor(3), note="wide")
 
 
+@sample("ormqr")
+def ormqr(make):
+    for left in (True, False):
+        for transpose in (True, False):
+            for a, other in [((3, 3), (3, 2)), ((2, 5, 3), (2, 5, 4)), ((4, 1), (4, 1)), ((3, 5), (3, 2)),
+                             ((1, 1), (1, 3))]:
+                k = min(a[-2:])
+                yield call(make.tensor(a), make.tensor(*a[:-2], k),
+                           make.tensor(*(other if left else (*other[:-2], other[-1], other[-2]))), left, transpose)
+    yield call(make.tensor(4, 0), make.tensor(0), make.tensor(4, 2), smooth=False)
+    yield call(make.tensor(3, 3), make.tensor(3), make.tensor(3, 0), smooth=False)
+    yield call(make.tensor(0, 0), make.tensor(0), make.tensor(0, 2), smooth=False)
+    yield call(make.tensor(4, 3), make.tensor(2), make.tensor(4, 2), note="too few factors")
+    yield call(make.tensor(4, 3), make.tensor(4), make.tensor(4, 2), note="too many factors")
+    yield call(make.tensor(4, 3), make.tensor(3), make.tensor(2, 4), note="sizes differ")
+    yield call(make.tensor(2, 4, 3), make.tensor(2, 3), make.tensor(4, 2), note="no batch")
+    yield call(make.tensor(4), make.tensor(3), make.tensor(4, 2), note="a vector")
+
+
+@sample("triangular_solve")
+def triangular_solve(make):
+    for b, a in [((3, 2), (3, 3)), ((2, 3, 4), (2, 3, 3)), ((2, 3, 4), (3, 3)), ((3, 4, 1), (2, 1, 4, 4)),
+                 ((1, 1), (1, 1))]:
+        for upper in (False, True):
+            for transpose in (False, True):
+                yield call(make.tensor(b), square(make, *a), upper, transpose)
+                yield call(make.tensor(b), square(make, *a), upper, transpose, True)
+    yield call(make.tensor(3, 0), square(make, 3, 3), smooth=False)
+    yield call(make.tensor(0, 2), make.tensor(0, 0), smooth=False)
+    yield call(make.tensor(3), square(make, 3, 3), note="a vector")
+    yield call(make.tensor(2, 2), square(make, 3, 3), note="sizes differ")
+    yield call(make.tensor(3, 2), make.tensor(3, 2), note="not square")
+
+
+def ldl_matrices(make):
+    """Of any signs, so that there are pivots of one and of two rows."""
+    for shape in SQUARES:
+        yield make.tensor(shape)
+        if len(shape) == 2 and shape[0] > 1:  # nothing on the diagonal: all pivots are of two rows
+            x = make.tensor(shape)
+            x.diagonal().zero_()
+            yield x
+    yield make.tensor(6, 6)
+
+
+@sample("ldl_factor_ex")
+def ldl_factor_ex(make):
+    for x in ldl_matrices(make):
+        yield call(x, smooth=False)
+        yield call(x, hermitian=True, smooth=False)
+    yield call(make.tensor(2, 0, 0), smooth=False)
+    yield call(make.tensor(0, 3, 3), smooth=False)
+    yield call(torch.zeros(3, 3).to(make.dtype), smooth=False)
+    yield call(torch.zeros(3, 3).to(make.dtype), check_errors=True, note="singular")
+    yield call(make.tensor(2, 3), note="not square")
+    yield call(make.tensor(3), note="a vector")
+
+
+@sample("ldl_factor")
+def ldl_factor(make):
+    for x in ldl_matrices(make):
+        yield call(x, smooth=False)
+        yield call(x, hermitian=True, smooth=False)
+    yield call(torch.zeros(3, 3).to(make.dtype), note="singular")
+
+
+@sample("ldl_solve")
+def ldl_solve(make):
+    kind = make.dtype if make.dtype in (torch.float32, torch.float64, torch.complex64,
+                                        torch.complex128) else torch.float64
+    for a, b in [((3, 3), (3, 2)), ((2, 3, 3), (2, 3, 4)), ((3, 3), (2, 3, 4)), ((1, 1), (1, 1)), ((12, 12), (12, 3)),
+                 ((2, 4, 4), (4, 1))]:
+        for hermitian in (False, True):
+            x = torch.randn(a, generator=make.generator, dtype=kind)
+            if hermitian and a[-1] > 1:
+                x.diagonal(dim1=-2, dim2=-1).zero_()  # pivots of two rows, then
+                x = x + torch.eye(a[-1]) * 1e-3
+            ld, pivots = torch.linalg.ldl_factor(x, hermitian=hermitian)
+            yield call(ld.to(make.dtype), pivots, make.tensor(b), hermitian=hermitian, smooth=False)
+            yield call(ld.to(make.dtype), pivots.long(), make.tensor(b), hermitian=hermitian, smooth=False)
+    ones = torch.tensor([1, 2, 3], dtype=torch.int32)
+    yield call(make.tensor(0, 0), ones[:0], make.tensor(0, 2), smooth=False)
+    yield call(make.tensor(3, 3), ones, make.tensor(3, 0), smooth=False)
+    yield call(make.tensor(3, 3), ones, make.tensor(2, 2), note="sizes differ")
+    yield call(make.tensor(3, 3), ones, make.tensor(3), note="a vector")
+    yield call(make.tensor(3, 3), ones.float(), make.tensor(3, 2), note="pivots of float32")
+    yield call(make.tensor(2, 3, 3), ones, make.tensor(3, 2), note="pivots of one matrix")
+    yield call(make.tensor(2, 3), ones, make.tensor(3, 2), note="not square")
+
+
 @sample("qr")
 def qr(make):
     for shape in [(3, 3), (2, 5, 3), (1, 1), (4, 1)]:

@@ -187,6 +187,20 @@ def two_shapes(make):
     yield call(make.tensor(2), make.tensor(2, 1))
 
 
+@sample("is_set_to")
+def is_set_to(make):
+    x = make.tensor(2, 3)
+    yield call(x, x, layouts=False)
+    yield call(x, x.view(2, 3), layouts=False)
+    yield call(x, x.t(), layouts=False)
+    yield call(x, x[:1], layouts=False)
+    yield call(x, x.view(6), layouts=False)
+    yield call(x[:1], x[1:], layouts=False)
+    yield call(x, make.tensor(2, 3))
+    yield call(make.tensor(()), make.tensor(()))
+    yield call(make.tensor(0), make.tensor(0))
+
+
 @sample("item")
 def item(make):
     yield call(make.tensor(()))

@@ -269,6 +269,54 @@ def histogram_bins(make):
     yield call(make.tensor(20), make.tensor(2, 2), note="a matrix of edges")
 
 
+@sample("histogramdd")
+def histogramdd(make):
+    low = -1.0 if make.is_signed else 0.0
+    for shape, bins in [((20, 2), [3, 4]), ((5, 4, 3), [2, 3, 1]), ((6, 1), [4]), ((0, 2), [2, 2]), ((1, 2), [3, 2])]:
+        yield call(make.tensor(shape), bins)
+        yield call(make.tensor(shape), bins, range=[low, 1.5] * len(bins))
+    yield call(make.tensor(30, 2), [4, 3], range=[0.5, 0.5, -1.0, 1.0])
+    yield call(make.tensor(0, 2), [4, 3], range=[-300.0, 0.5, -1.0, 1.0])
+    yield call(make.tensor(30, 2), [4, 3], weight=make.tensor(30, low=0, high=3), density=True)
+    yield call(make.tensor(2, 15, 2), [4, 3], range=[-2.0, 2.0, -2.0, 2.0], weight=make.tensor(2, 15, low=0, high=3))
+    yield call(make.tensor(30, 2), [4, 3], density=True)
+    yield call(make.tensor(30, 2), [4, 0], note="no bins")
+    yield call(make.tensor(30, 2), [4], note="bins of one dimension")
+    yield call(make.tensor(30, 2), [4, 3], range=[1.0, -1.0, 0.0, 1.0], note="backwards")
+    yield call(make.tensor(30, 2), [4, 3], range=[0.0, float("inf"), 0.0, 1.0], note="no end")
+    yield call(make.tensor(30, 2), [4, 3], range=[0.0, 1.0], note="range of one dimension")
+    yield call(make.tensor(30, 2), [4, 3], weight=make.tensor(29), note="sizes differ")
+    yield call(make.tensor(30), [4], note="a vector")
+    yield call(with_nan(make.tensor(30, 2)), [4, 3], note="no range")
+
+
+@sample("histogramdd_int")
+def histogramdd_int(make):
+    for shape in [(20, 2), (5, 4, 3), (0, 2)]:
+        yield call(make.tensor(shape), 3)
+        yield call(make.tensor(shape), 2, range=[-1.0, 1.5] * shape[-1])
+    yield call(make.tensor(30, 2), 4, None, make.tensor(30, low=0, high=3), True)
+    yield call(make.tensor(30, 2), 0, note="no bins")
+    yield call(make.tensor(30), 2, note="a vector")
+    yield call(make.tensor(()), 2, note="a number")
+
+
+@sample("histogramdd_edges")
+def histogramdd_edges(make):
+    a, b = (torch.tensor(x).to(make.dtype) for x in ([-1.5, -0.5, 0.0, 0.25, 2.0], [-2.0, 0.0, 1.0]))
+    for shape in [(20, 2), (3, 4, 2), (0, 2)]:
+        yield call(make.tensor(shape), [a, b])
+    yield call(with_nan(make.tensor(30, 2)), [a, b])
+    yield call(make.tensor(20, 1), [a])
+    yield call(torch.stack([a, a], 1), [a, b], note="on the edges")
+    yield call(make.tensor(20, 2), [a, b], weight=make.tensor(20, low=0, high=3), density=True)
+    yield call(make.tensor(20, 2), [a], note="edges of one dimension")
+    yield call(make.tensor(20, 2), [a, a[:1]], note="one edge")
+    yield call(make.tensor(20, 2), [a, a[:0]], note="no edges")
+    yield call(make.tensor(20, 2), [a, make.tensor(2, 2)], note="a matrix of edges")
+    yield call(make.tensor(20, 2), [a, b], weight=make.tensor(19), note="sizes differ")
+
+
 @sample("histogram_count")
 def histogram_count(make):
     for shape in [(20,), (3, 4), (1,), (0,)]:

@@ -138,6 +138,18 @@ def native_batch_norm(make):
     yield call(make.tensor(2, 3, 4), None, None, make.tensor(3), positive(make, 3), True, 0.1, 1e-5)
 
 
+@sample("batch_norm_update_stats")
+def batch_norm_update_stats(make):
+    for shape in [(2, 3), (2, 3, 4), (3, 2, 4, 5), (1, 3), (5, 1, 2)]:
+        yield call(make.tensor(shape), make.tensor(shape[1]), positive(make, shape[1]), 0.1)
+        yield call(make.tensor(shape), None, None, 0.1)
+    yield call(make.tensor(4, 3), make.tensor(3), None, 0.5)
+    yield call(make.tensor(4, 3), None, positive(make, 3), 0.0)
+    yield call(make.tensor(2, 3, 4), make.tensor(3, dtype=torch.float32), make.tensor(3, dtype=torch.float32), 1.0)
+    yield call(make.tensor(0, 3), None, None, 0.1, note="empty")
+    yield call(make.tensor(3), None, None, 0.1, note="a vector")
+
+
 @sample("batch_norm_no_stats")
 def batch_norm_no_stats(make):
     yield call(make.tensor(2, 3, 4), make.tensor(3), make.tensor(3), True, 0.1, 1e-5)

@@ -396,6 +396,19 @@ def fill(make):
     yield call(make.tensor(4, 1).expand(4, 3), 1, note="expanded")
 
 
+@sample("fill_diagonal")
+def fill_diagonal(make):
+    for shape in [(3, 3), (3, 4), (7, 3), (11, 3), (4, 3), (1, 1), (1, 4), (5, 1), (3, 3, 3), (1, 1, 1), (2, 2, 2, 2),
+                  (0, 3), (3, 0), (0, 0, 0)]:
+        yield call(make.tensor(shape), make.scalar())
+        yield call(make.tensor(shape), make.scalar(), True)
+    yield call(make.tensor(3, 3), 2.5)
+    yield call(make.tensor(3, 3), float("nan"))
+    yield call(make.tensor(2, 3, 3), 1, note="sizes differ")
+    yield call(make.tensor(3), 1, note="a vector")
+    yield call(make.tensor(()), 1, note="a number")
+
+
 @sample("fill_tensor")
 def fill_tensor(make):
     yield call(make.tensor(3, 4), make.tensor(()))
@@ -473,6 +486,24 @@ def resize(make):
     yield call(make.tensor(6), [0, 3])
     yield call(make.tensor(2, 3, 4, 5), [2, 3, 4, 5], memory_format=torch.channels_last)
     yield call(make.tensor(6), [-1], note="negative")
+
+
+@sample("resize_as")
+def resize_as(make):
+    yield call(make.tensor(6), make.tensor(2, 3))
+    yield call(make.tensor(6), make.tensor(4, dtype=torch.float32))
+    yield call(make.tensor(2, 3), make.tensor(2, 3))
+    yield call(make.tensor(2, 3).t(), make.tensor(3, 2))
+    yield call(make.tensor(6), make.tensor(0, 3))
+    yield call(make.tensor(6), make.tensor(()))
+    picture = make.tensor(2, 3, 4, 5)
+    last = picture.to(memory_format=torch.channels_last)
+    yield call(make.tensor(120), last)
+    yield call(make.tensor(120), last, memory_format=torch.preserve_format, layouts=False)
+    yield call(make.tensor(2, 3, 4, 5), picture, memory_format=torch.preserve_format)
+    yield call(make.tensor(120), picture, memory_format=torch.channels_last)
+    yield call(make.tensor(120), last, memory_format=torch.contiguous_format)
+    yield call(make.tensor(6), make.tensor(2, 3), memory_format=torch.channels_last, note="a matrix")
 
 
 @sample("set")

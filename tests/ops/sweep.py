@@ -16,6 +16,17 @@ warnings.filterwarnings("ignore")
 samples.load_families()
 
 
+class OfCopy:
+    """An op that PyTorch has in place only, on a copy of its first argument."""
+
+    def __init__(self, op):
+        self.op, self._schema = op, op._schema
+        self.__name__ = op.__name__
+
+    def __call__(self, x, *args, **kwargs):
+        return self.op(x.clone(), *args, **kwargs)
+
+
 def torch_op(name):
     """'aten::add.Tensor' as PyTorch's object, or None."""
     ns, _, rest = name.partition("::")
@@ -23,7 +34,8 @@ def torch_op(name):
     try:
         return getattr(getattr(getattr(torch.ops, ns), packet), overload or "default")
     except (AttributeError, RuntimeError):
-        return None
+        inplace = cresset._C._row(name)["inplace"] if ns == "cresset" else None
+        return OfCopy(torch_op(inplace)) if inplace else None
 
 
 def our_op(name):
@@ -33,11 +45,12 @@ def our_op(name):
 
 
 def op_names(family=None):
-    """Names of functional rows that PyTorch has too, in table order."""
+    """Names of functional rows that PyTorch has too, if only in place, in table order."""
     names = []
     for name in cresset._C._op_names():
         row = cresset._C._row(name)
-        if row["variant"] == "functional" and name.startswith("aten::"):
+        known = name.startswith("aten::") or (row["inplace"] or "").startswith("aten::")
+        if row["variant"] == "functional" and known:
             names.append(name)
     return names
 

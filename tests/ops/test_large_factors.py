@@ -101,6 +101,46 @@ def test_reflectors(dtype, shape):
     if shape[-2] >= shape[-1]:
         check("linalg_householder_product", r, tau)
         check("linalg_householder_product", r, tau[..., : shape[-1] // 2])
+    if dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128):
+        for left in (True, False):
+            other = matrix(dtype, *shape[:-2], *((shape[-2], 9) if left else (9, shape[-2])))
+            for transpose in (True, False):
+                check("ormqr", r, tau, other, left, transpose)
+
+
+def with_mirror(a, hermitian):
+    """The matrix that the lower triangle of `a` stands for."""
+    low = a.tril(-1)
+    diagonal = torch.diag_embed(a.diagonal(dim1=-2, dim2=-1).real.to(a.dtype) if hermitian
+                                else a.diagonal(dim1=-2, dim2=-1))
+    return low + diagonal + (low.mH if hermitian else low.mT)
+
+
+@pytest.mark.parametrize("hermitian", (True, False))
+@pytest.mark.parametrize("dtype", (torch.float64, torch.complex128))
+@pytest.mark.parametrize("n", (17, 70, 130))
+def test_indefinite(dtype, n, hermitian):
+    """Pivots are LAPACK's, of one and of two rows."""
+    a = matrix(dtype, n, n)
+    check("linalg_ldl_factor_ex", a, hermitian=hermitian)
+    ld, pivots = torch.linalg.ldl_factor(a, hermitian=hermitian)
+    assert (pivots < 0).any() and (pivots > 0).any()
+    check("linalg_ldl_solve", ld, pivots, matrix(dtype, n, 5), hermitian=hermitian)
+
+
+@pytest.mark.parametrize("hermitian", (True, False))
+def test_factors_of_few_matrices_solve_many_systems(hermitian):
+    """PyTorch reads pivots beyond their end there (docs/differences.md): ours are held against the matrices."""
+    a, b = matrix(torch.complex128, 3, 1, 6, 6), matrix(torch.complex128, 2, 6, 4)
+    ld, pivots = torch.linalg.ldl_factor(a, hermitian=hermitian)
+    x = harness.theirs(cresset.linalg.ldl_solve(*harness.ours((ld, pivots, b)), hermitian=hermitian))
+    assert x.shape == (3, 2, 6, 4) and torch.allclose(with_mirror(a, hermitian) @ x, b.expand(3, 2, 6, 4))
+
+
+@pytest.mark.parametrize("pivots", ([0, 1], [3, 1], [-3, -3], [1, -2], [-2, 2], [-2**31, 1], [2**40, 1]))
+def test_pivots_of_no_factors_are_refused(pivots):
+    with pytest.raises(RuntimeError, match="pivots"):
+        cresset.linalg.ldl_solve(cresset.eye(2), cresset.tensor(pivots), cresset.ones(2, 1))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -212,6 +212,13 @@ def phaseless_calls(_):
         yield call(torch.complex(x, torch.zeros(shape))), lambda x=x: x.clone()
 
 
+def fill_diagonal_calls(dtype):
+    for shape in [(3, 4), (9, 2), (3, 3, 3), (0, 2), (5, 1)]:
+        for wrap in (False, True):
+            x = noise(*shape, dtype=dtype)
+            yield call(x, 2.5, wrap), lambda x=x, wrap=wrap: x.clone().fill_diagonal_(2.5, wrap)
+
+
 CALLS = {"random_state": state_calls, "normal_strided": normal_calls, "roll": roll_calls,
          "pad_circular_backward": circular_calls, "pack_panels": pack_calls,
          "linear_packed": linear_calls, "embedding_packed": embedding_calls,
@@ -219,7 +226,8 @@ CALLS = {"random_state": state_calls, "normal_strided": normal_calls, "roll": ro
          "pack_conv": pack_conv_calls, "conv_packed": conv_calls, "max_pool2d": pool_calls, "isin": isin_calls,
          "smooth_l1": loss_calls("smooth_l1", False), "smooth_l1_slope": loss_calls("smooth_l1", True),
          "huber": loss_calls("huber", False), "huber_slope": loss_calls("huber", True), "bce_slope": bce_slope_calls,
-         "with_data": with_data_calls, "lstsq": lstsq_calls, "grouped_mm": grouped_calls, "phaseless": phaseless_calls}
+         "with_data": with_data_calls, "lstsq": lstsq_calls, "grouped_mm": grouped_calls, "phaseless": phaseless_calls,
+         "fill_diagonal": fill_diagonal_calls}
 NAMES = [name.removeprefix("cresset::") for name in cresset._C._op_names() if name.startswith("cresset::")
          and cresset._C._row(name)["variant"] == "functional"
          and (cresset._C._row(name)["has_kernel"] or "internal" in cresset._C._row(name)["tags"])]
@@ -258,7 +266,8 @@ def test_fake_runs_know_the_result(name):
     assert count >= 6
 
 
-DIFFERENTIABLE = {"roll": ["self"], "pad_circular_backward": ["grad_output", "self"], "grouped_mm": ["self", "mat2"]}
+DIFFERENTIABLE = {"roll": ["self"], "pad_circular_backward": ["grad_output", "self"], "grouped_mm": ["self", "mat2"],
+                  "fill_diagonal": ["self"]}
 
 
 def test_derivatives_are_those_that_rows_have():

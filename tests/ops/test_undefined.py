@@ -47,6 +47,16 @@ def test_reads_an_argument_as_if_it_were_dense(name, position):
     assert undefined.reason(name, laid), f"{name}: undefined.py does not know this call"
 
 
+def test_a_diagonal_that_wraps_by_strides_is_no_diagonal():
+    dense = torch.zeros(9, 2).fill_diagonal_(1, True)
+    wide = torch.zeros(9, 4)
+    wide[:, :2].fill_diagonal_(1, True)  # inside of the memory of `wide`, but not of the matrix
+    assert not torch.equal(wide[:, :2], dense) and float(wide[:, 2:].sum()) > 0
+    ours = cresset.zeros(9, 4)
+    ours[:, :2].fill_diagonal_(1, True)
+    assert torch.equal(harness.theirs(ours[:, :2]), dense) and float(ours[:, 2:].sum()) == 0
+
+
 def picture(*shape, dtype=torch.uint8):
     return torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(1)).to(dtype)
 

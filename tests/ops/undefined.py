@@ -40,6 +40,12 @@ def apart(*positions):
     return lambda c: any(c.args[p].dim() and c.args[p].stride(-1) != 1 and c.args[p].numel() for p in positions)
 
 
+def wraps_twice(c):
+    """The diagonal of a tall matrix that is not dense begins anew more than once."""
+    x, wrap = c.args[0], len(c.args) > 2 and c.args[2]
+    return wrap and x.dim() == 2 and not x.is_contiguous() and x.shape[0] > 2 * x.shape[1] + 2
+
+
 def bytes_to_strided(c):
     return c.args[0].dtype.itemsize == 1 and c.kwargs["out"].numel() > 0 and not c.kwargs["out"].is_contiguous()
 
@@ -99,6 +105,8 @@ UNDEFINED = {
     **{f"aten::{n}{form}": (any_strided(1, 2, 6), "reads indices, offsets and weights as if they were dense",
                             dense_vectors)
        for n in ("_embedding_bag", "_embedding_bag_forward_only") for form in ("", ".out")},
+    **{name: (wraps_twice, "wraps by strides: writes beside the diagonal, and beyond the tensor")
+       for name in ("cresset::fill_diagonal", "aten::fill_diagonal_")},
     **{f"aten::_embedding_bag_dense_backward{form}": (strided(3), "reads bag_size as if it were dense")
        for form in ("", ".out")},
     **{f"aten::{n}.data": (strided(1), "reads batch_sizes as if they were dense") for n in ("lstm", "gru", "rnn_tanh",

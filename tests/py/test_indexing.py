@@ -223,3 +223,28 @@ def test_an_index_chain_equals_one_index():
     x = cresset.arange(60).view(3, 4, 5)
     for i, j, k in itertools.product((0, -1, 2), (1, -2), (0, 4)):
         assert x[i, j, k].item() == x[i][j][k].item() == x.tolist()[i][j][k]
+
+
+def test_a_mask_without_dimensions_is_not_known_before_the_call():
+    def written(x):
+        x = x.clone()
+        x[x > 0] = 5.0
+        x[..., x.sum() < 0] = -5.0
+        return x
+
+    def kept(x):
+        return x[x > 0].sum() + x[None, x < -1].sum()
+
+    for f in (written, kept):
+        run = cresset.compile(f, backend="eager")
+        for value in (0.5, -0.5, -2.0, 0.0, 7.0):
+            assert run(cresset.tensor(value)).item() == f(cresset.tensor(value)).item(), (f.__name__, value)
+    exported = cresset.export.export(_Mask(), (cresset.tensor(0.5),)).module()
+    assert exported(cresset.tensor(-2.0)).item() == -2 and exported(cresset.tensor(3.0)).item() == 5
+
+
+class _Mask(cresset.nn.Module):
+    def forward(self, x):
+        x = x.clone()
+        x[x > 0] = 5.0
+        return x

@@ -79,7 +79,7 @@ static void tensors(void) {
     GET(x, "slice index", "[0, 2]", where, cr_index_slice(0, 2, 1)); /* the mask covers two dimensions */
     GET(x, "unsqueeze zeros index", "[1, 2, 3, 4]", cr_index_bool(true));
     GET(x, "unsqueeze zeros index", "[0, 2, 3, 4]", cr_index_bool(false));
-    GET(x, "item unsqueeze zeros index", "[0, 2, 3, 4]", truth);
+    GET(x, "unsqueeze unsqueeze index", "[0, 2, 3, 4]", truth);
     cr_tensor_release(x);
     cr_tensor_release(two);
     cr_tensor_release(one);
