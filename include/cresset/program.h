@@ -170,10 +170,10 @@ CR_API bool cr_module_is_stateful(const cr_module *m);    /* do runs change para
 CR_API size_t cr_module_input_count(const cr_module *m);  /* flat, constants included, as the signature has them */
 CR_API size_t cr_module_result_count(const cr_module *m); /* flat outputs */
 /* Inputs are checked by name before anything is written: kind, dtype, rank, sizes, ranges, specialised values,
- * guards. CR_ETYPE: another kind of value; CR_ERUNTIME: dtype, rank, size, range; CR_EVALUE: a specialised value;
- * CR_EGUARD: a guard. (PyTorch's module fails with AssertionError where sizes, values and guards are concerned, and
- * with whatever the first op says of a dtype.) The message has the argument's name and path ("input 'd_x'
- * (args[0]['x'])"), what was expected and what came. Results are owned: cr_results_release. */
+ * guards. CR_ETYPE: another kind of value; CR_ERUNTIME: dtype, rank; CR_EGUARD: a size, a range, a specialised value,
+ * a guard. (PyTorch's module fails with AssertionError where sizes, values and guards are concerned, and with whatever
+ * the first op says of a dtype or rank, which may be nothing.) The message has the argument's name and path ("input
+ * 'd_x' (args[0]['x'])"), what was expected and what came. Results are owned: cr_results_release. */
 CR_API CR_NODISCARD cr_status cr_module_run(cr_module *m, const cr_arg *inputs, size_t ninputs, cr_arg *results,
                                             size_t nresults);
 

@@ -329,7 +329,7 @@ static cr_status refuse_constant(const cr_module *m, uint32_t at, const cr_arg *
     cr_arg_print(NULL, &m->program->inputs[at].constant, &want);
     if (given->kind == CR_ARG_TENSOR) cr_str_add(&have, "a tensor");
     else cr_arg_print(NULL, given, &have);
-    cr_status status = CR_FAIL(CR_EVALUE, "%s: it is %s; the program was exported for %s alone", m->labels[at],
+    cr_status status = CR_FAIL(CR_EGUARD, "%s: it is %s; the program was exported for %s alone", m->labels[at],
                                cr_str_get(&have), cr_str_get(&want));
     cr_str_dispose(&want);
     cr_str_dispose(&have);

@@ -64,7 +64,7 @@ static cr_status mismatch(const plan_binding *b, const plan_check *check, cr_sym
         cr_str_dispose(&names);
     }
     cr_str_add(&text, because);
-    cr_status status = CR_FAIL(CR_ERUNTIME, "%s", cr_str_get(&text));
+    cr_status status = CR_FAIL(CR_EGUARD, "%s", cr_str_get(&text));
     cr_str_dispose(&text);
     return about(b, check->input, status);
 }

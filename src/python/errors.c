@@ -1,11 +1,12 @@
 /* errors.c: status codes become exceptions.
  *
  * One table row per code. The classes that Python does not have are made here: running out of memory is both a
- * MemoryError (what Python programs expect) and a RuntimeError (what PyTorch raises). */
+ * MemoryError (what Python programs expect) and a RuntimeError (what PyTorch raises); inputs that a graph was not made
+ * for are an AssertionError (what exported modules of PyTorch raise) and a RuntimeError (what its ops do). */
 #include "python/py.h"
 
 PyObject *cr_py_data_dependent_error, *cr_py_unsupported_error; /* once */
-static PyObject *out_of_memory_error; /* once */
+static PyObject *out_of_memory_error, *guard_error; /* once */
 
 /* What each code raises. A pointer to the variable, because the exceptions are set up at run time. */
 static PyObject **const exception_of[CR_STATUS_COUNT] = {
@@ -18,7 +19,7 @@ static PyObject **const exception_of[CR_STATUS_COUNT] = {
     [CR_EOVERFLOW] = &PyExc_OverflowError,
     [CR_EDATADEP] = &cr_py_data_dependent_error,
     [CR_EUNSUPPORTED] = &cr_py_unsupported_error,
-    [CR_EGUARD] = &PyExc_RuntimeError,
+    [CR_EGUARD] = &guard_error,
     [CR_EFORMAT] = &PyExc_ValueError,
     [CR_EIO] = &PyExc_OSError,
     [CR_ENOTFOUND] = &PyExc_KeyError,
@@ -74,10 +75,14 @@ int cr_py_errors_init(PyObject *module) {
     out_of_memory_error = make(module, "OutOfMemoryError", "cresset.OutOfMemoryError",
                                "Memory for a tensor could not be had.", bases);
     Py_XDECREF(bases);
+    bases = PyTuple_Pack(2, PyExc_AssertionError, PyExc_RuntimeError);
+    guard_error = make(module, "GuardError", "cresset.GuardError",
+                       "Inputs have sizes or values that the program was not exported for.", bases);
+    Py_XDECREF(bases);
     cr_py_data_dependent_error = make(module, "GuardOnDataDependentSymNode", "cresset.GuardOnDataDependentSymNode",
                                       "The answer depends on tensor data that a fake run does not have.",
                                       PyExc_RuntimeError);
     cr_py_unsupported_error = make(module, "UnsupportedError", "cresset.UnsupportedError",
                              "Not supported here; the message names what.", PyExc_RuntimeError);
-    return out_of_memory_error && cr_py_data_dependent_error && cr_py_unsupported_error ? 0 : -1;
+    return out_of_memory_error && guard_error && cr_py_data_dependent_error && cr_py_unsupported_error ? 0 : -1;
 }

@@ -198,14 +198,14 @@ static void refused_inputs(void) {
                 "input 'x' (args[0]['x']): dtype is float64, expected float32");
     CHECK_ERROR(run(m, cr_arg_tensor(flat), two, results), CR_ERUNTIME,
                 "input 'x' (args[0]['x']): it has 1 dimensions, expected 2");
-    CHECK_ERROR(run(m, cr_arg_tensor(thin), two, results), CR_ERUNTIME,
+    CHECK_ERROR(run(m, cr_arg_tensor(thin), two, results), CR_EGUARD,
                 "input 'x' (args[0]['x']): dimension 1 is 1, expected 2");
-    CHECK_ERROR(run(m, cr_arg_tensor(large), two, results), CR_ERUNTIME, "dimension 0 is 65, expected s0 in [0, 64]");
+    CHECK_ERROR(run(m, cr_arg_tensor(large), two, results), CR_EGUARD, "dimension 0 is 65, expected s0 in [0, 64]");
     CHECK_ERROR(run(m, cr_arg_tensor(seven), two, results), CR_EGUARD, "L['d']['x'].size()[0] != 7");
-    CHECK_ERROR(run(m, cr_arg_tensor(x), cr_arg_float(3), results), CR_EVALUE,
+    CHECK_ERROR(run(m, cr_arg_tensor(x), cr_arg_float(3), results), CR_EGUARD,
                 "input 'scale' (kwargs['scale']): it is 3.0; the program was exported for 2.0 alone");
-    CHECK_ERROR(run(m, cr_arg_tensor(x), cr_arg_tensor(x), results), CR_EVALUE, "it is a tensor");
-    CHECK_ERROR(run(m, cr_arg_tensor(x), cr_arg_str("2"), results), CR_EVALUE, "kwargs['scale']");
+    CHECK_ERROR(run(m, cr_arg_tensor(x), cr_arg_tensor(x), results), CR_EGUARD, "it is a tensor");
+    CHECK_ERROR(run(m, cr_arg_tensor(x), cr_arg_str("2"), results), CR_EGUARD, "kwargs['scale']");
     CHECK_OK(run(m, cr_arg_tensor(x), cr_arg_int(2), results)); /* 2 == 2.0, as in Python; nothing was written before */
     CHECK_FLOAT(element(&results[0], 0), expected(0, 0, 100));
     cr_results_release(results, 4);
