@@ -5,7 +5,9 @@ a program that prints one such dictionary as JSON a line. A benchmark that fails
 reason, so that nothing is missing from the table unseen. Exit code 1 when a row is not met.
 """
 import argparse
+import compileall
 import importlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -58,6 +60,12 @@ def print_row(row):
           f"{'  ' + row['error'] if 'error' in row else ''}", flush=True)
 
 
+def write_bytecode():
+    """The package has its modules' bytecode, as pip leaves it, whatever the environment says of writing it."""
+    folder = pathlib.Path(importlib.util.find_spec("cresset").origin).parent
+    compileall.compile_dir(folder, quiet=2)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench")
     parser.add_argument("--json", metavar="FILE", help="also write the rows as a JSON array")
@@ -69,6 +77,7 @@ def main():
         print(f"dev: there is no benchmark '{unknown[0]}'; there are: {' '.join(known)}", file=sys.stderr)
         return 2
     print(f"{'benchmark':<44} {'ours':>10} {'peer':>10} {'':<20} {'ratio':>8} {'goal':>6}")
+    write_bytecode()
     rows = []
     for name in options.names or known:
         for row in benchmark_rows(name):
