@@ -1,4 +1,5 @@
 """Shared by every pytest folder: the oracle fixture (tests/oracle.py) and the models of bench/models.py."""
+import gc
 import os
 import pathlib
 import sys
@@ -33,6 +34,13 @@ def bench_model():
         except ModuleNotFoundError as e:
             pytest.skip(f"NOT TESTED: {name} needs {e.name}: ./dev setup --bench")
     return made
+
+
+def pytest_collection_finish(session):
+    """What was imported so far is nobody's garbage: the collector, which many tests call and all wake, looks at what
+    tests make alone."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session, exitstatus):
