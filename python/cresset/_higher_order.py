@@ -6,6 +6,7 @@ them as `torch.cond` and in `torch._higher_order_ops`; here they are in both pla
 """
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,14 @@ def _shown(value: Any) -> str:
 
 # ---- recording bodies ----
 
+_bodies = threading.local()  # depth: how many are being recorded, in each other
+
+
+def is_in_body() -> bool:
+    """Is the body of a region being recorded, by this thread?"""
+    return getattr(_bodies, "depth", 0) > 0
+
+
 class _Recorded:
     """A function recorded as the body of a region: its results as they were, flat, and its graph."""
 
@@ -56,7 +65,11 @@ class _Recorded:
 
     def run(self, args: tuple[Any, ...]) -> _Recorded:
         self.body.lift(self.lifts)
-        result = self.body.run(self.fn, args)
+        _bodies.depth = depth = getattr(_bodies, "depth", 0) + 1
+        try:
+            result = self.body.run(self.fn, args)
+        finally:
+            _bodies.depth = depth - 1
         self.leaves, self.spec = tree_flatten(result)
         self.whole = result
         return self

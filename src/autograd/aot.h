@@ -1,7 +1,7 @@
 /* aot.h: a recorded program compiled ahead of time, forward and backward, and called in its place.
  *
  *     CR_TRY(cr_aot_create(&recorded, &compiler, &aot));       -- graphs, what is shared and written, code
- *     CR_TRY(cr_aot_call(aot, inputs, n, results));            -- as the program itself, on the eager tape
+ *     CR_TRY(cr_aot_call(aot, inputs, n, results, NULL));      -- as the program itself, on the eager tape
  *     cr_aot_release(aot);
  *
  * The code that a compiler makes is functional: (inputs) -> (new values of inputs that were written, results, roots of
@@ -101,8 +101,9 @@ const cr_metadata *cr_aot_metadata(const cr_aot *a);
 const cr_joint *cr_aot_joint(const cr_aot *a);
 cr_graph *cr_aot_functional(const cr_aot *a); /* before it was differentiated; borrowed; NULL: it is replayed */
 /* On tensors that are shared and require grad as those were with which it was made. One result per output
- * of the recorded graph, owned. Errors are those of the same program run eagerly; nothing is written then. */
-CR_NODISCARD cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results);
+ * of the recorded graph, owned. Errors are those of the same program run eagerly. *wrote (NULL: nobody asks): it began
+ * to write to the inputs; while it is false a call that failed may be made again in another way. */
+CR_NODISCARD cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results, bool *wrote);
 
 /* The name of a value that gradients are computed from although the recorded program writes over it later, which eager
  * code refuses in a walk back; NULL: there is none. `j` is of the program's functional form and owns the name. kept,

@@ -451,7 +451,10 @@ static cr_status make_node(cr_aot *a, const cr_arg *inputs, kept **k, cr_grad_no
     return status;
 }
 
-cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results) {
+cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results, bool *wrote) {
+    bool nobody;
+    wrote = wrote ? wrote : &nobody;
+    *wrote = a->replay != NULL; /* where in it who knows */
     if (n != a->meta.ninputs) return CR_FAIL(CR_ETYPE, "the program takes %u inputs, not %zu", a->meta.ninputs, n);
     if (a->replay) return cr__aot_run_replay(a, inputs, n, results);
     for (size_t i = 0; i < a->sources.n; i++)
@@ -473,6 +476,7 @@ cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results
     CR_TRY_OUT(join_saved(a, forward));
     count_writes(a, forward + a->updates.n);
     if (node) CR_TRY_OUT(attach(a, k, node, inputs, forward));
+    *wrote = a->updates.n || a->meta.any_meta;
     CR_TRY_OUT(copy_back(a, inputs, forward));
     if (node) CR_TRY_OUT(save_again(k, inputs, forward));
     CR_TRY_OUT(give_results(a, inputs, forward, results));

@@ -217,7 +217,7 @@ cr_status cr__twice_run(cr_aot *a, cr__backward *part, const cr__primals *p, con
         status = find_program(part, args, n, &program);
         cr__unlock(&a->lock);
     }
-    if (!status) status = cr_aot_call(program, args, n, results);
+    if (!status) status = cr_aot_call(program, args, n, results, NULL);
     for (size_t i = 0; i < a->edges.n && !status; i++) {
         int32_t place = part->place[a->edges.at[i]];
         out[i] = place >= 0 ? results[place].u.t : NULL;

@@ -76,8 +76,8 @@ void cr_ahead_release(cr_ahead *a) {
     cr_free(a);
 }
 
-cr_status cr_ahead_run(cr_ahead *a, const cr_arg *inputs, size_t n, cr_arg *results) {
-    return cr_aot_call(a->aot, inputs, n, results);
+cr_status cr_ahead_run(cr_ahead *a, const cr_arg *inputs, size_t n, cr_arg *results, bool *wrote) {
+    return cr_aot_call(a->aot, inputs, n, results, wrote);
 }
 
 cr_tier *cr_ahead_tier(const cr_ahead *a) { return a->tier; }

@@ -129,6 +129,7 @@ static int visit_entry(cr_entry *e, const cr_cache *c, int32_t at, void *user) {
     void *arg = v->arg;
     (void)c, (void)at;
     Py_VISIT(e->compiled);
+    Py_VISIT(e->finish);
     return 0;
 }
 
@@ -289,7 +290,7 @@ static int add_data(cr_entry *e, const cr_cache *c, int32_t at, void *list) {
 
 /* ---- who wants to know ---- */
 
-static PyObject *observer; /* called with (compiled, entry, missed); NULL: nobody */
+static PyObject *observer; /* (compiled, entry, missed) -> what is to be raised, or None; NULL: nobody */
 static bool observes_all;  /* entries with graph and guards */
 
 bool cr_is_observed(void) { return observer != NULL; }
@@ -299,6 +300,7 @@ int cr_observe(cr_dispatcher *d, cr_entry *e, const cr_cache *c, int32_t at, PyO
     PyObject *data = seen ? entry_data(e, c, at, observes_all) : NULL;
     PyObject *done = data ? PyObject_CallFunctionObjArgs(seen, self, data, missed ? missed : Py_None, NULL) : NULL;
     if (!done && seen && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_WriteUnraisable(seen);
+    if (done && PyExceptionInstance_Check(done)) PyErr_SetObject((PyObject *)Py_TYPE(done), done);
     Py_XDECREF(done);
     Py_XDECREF(data);
     Py_XDECREF(seen);
@@ -502,19 +504,6 @@ static PyObject *graph_break(PyObject *module, PyObject *why) {
     Py_RETURN_NONE;
 }
 
-static PyObject *call_plain(PyObject *module, PyObject *args) {
-    PyObject *function, *given, *keywords, *why;
-    int recursive;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "OO!O!pO:_call_plain", &function, &PyTuple_Type, &given, &PyDict_Type, &keywords,
-                          &recursive, &why))
-        return NULL;
-    if (recursive) cr_plain_begin();
-    PyObject *result = PyObject_Call(function, given, keywords);
-    if (recursive) cr_plain_end();
-    return result;
-}
-
 static PyObject *call_cached(PyObject *module, PyObject *args) {
     PyObject *function, *given, *keywords;
     (void)module;
@@ -560,9 +549,6 @@ static PyObject *set_stance(PyObject *module, PyObject *number) {
 static PyMethodDef functions[] = {
     { "_is_capturing", is_capturing, METH_NOARGS, "Is this thread capturing a call?" },
     { "_graph_break", graph_break, METH_O, "_graph_break(why): nothing; captures end before it, and say why." },
-    { "_call_plain", call_plain, METH_VARARGS,
-      "_call_plain(fn, args, kwargs, recursive, why): fn(*args, **kwargs); captures end before it, and say why, and "
-      "(recursive) compiled functions run plain inside of it." },
     { "_call_cached", call_cached, METH_VARARGS,
       "_call_cached(fn, args, kwargs): fn(*args, **kwargs); compiled functions capture nothing inside of it." },
     { "_set_observer", set_observer, METH_VARARGS,

@@ -674,5 +674,6 @@ PyObject *cr_dispatch_callee(cr_dispatcher *d, PyObject *callable, PyObject *con
                          : NULL;
     if (call && PyFunction_Check(call) && is_captured(call))
         return dispatch_with_self(d, call, callable, args, nargs, kwnames);
+    if (cr_is_disabled_call(callable, args, nargs, kwnames)) return cr_call_disabled(d, args, nargs);
     return PyObject_Vectorcall(callable, args, (size_t)nargs, kwnames);
 }

@@ -120,6 +120,10 @@ void cr_run_only_begin(void);
 void cr_run_only_end(void);
 /* Is it code of the program's, not of the standard library, and has nobody said that it runs as it is? */
 bool cr_is_program_frame(PyCodeObject *code, PyObject *function);
+/* Is it a call of what disable(recursive=False) gave, made at a break of d's function? It runs as it is, and what it
+ * calls is captured (disabled.c). */
+bool cr_is_disabled_call(PyObject *callable, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *cr_call_disabled(cr_dispatcher *d, PyObject *const *args, Py_ssize_t nargs);
 /* Between begin and end compiled functions run plain on this thread. */
 void cr_plain_begin(void);
 void cr_plain_end(void);

@@ -18,6 +18,9 @@ typedef struct builder {
     cr_map rows;      /* value -> row of what was made of it */
     cr_map outputs;   /* fake -> output */
     CR_VEC(cr_arg) outs;
+    size_t changed;   /* containers from outside, so far */
+    const PyTypeObject *of_apart[4]; /* classes all of whose objects that were read are guarded to be apart */
+    size_t napart;
 } builder;
 
 static int no_memory(void) { return PyErr_NoMemory(), -1; }
@@ -438,8 +441,61 @@ bool cr_is_unchanged(const cr_known *k) {
     return true;
 }
 
-/* A changed container must be another object than every other that was read. */
-static int guard_distinct(cr_capture *c, const cr_known *changed) {
+/* The slots of all objects of a class that were read. */
+static int guard_all_apart(cr_capture *c, const PyTypeObject *type) {
+    CR_VEC(uint16_t) slots = { 0 };
+    cr_map seen;
+    int failed = 0;
+    cr_map_init(&seen);
+    for (size_t i = 0; !failed && i < c->known.n; i++) {
+        const cr_known *k = &c->known.at[i];
+        if (Py_TYPE(k->real) != type || k->source < 0 || cr_map_find(&seen, &k->real, sizeof k->real, NULL)) continue;
+        failed = cr_map_put(&seen, &k->real, sizeof k->real, i) || cr_vec_push(&slots, (uint16_t)k->source);
+    }
+    failed = failed ? no_memory() : slots.n ? cr_guard_apart(&c->guards, slots.at, slots.n) : 0;
+    cr_map_dispose(&seen);
+    cr_vec_dispose(&slots);
+    return failed;
+}
+
+/* Keys under which something of this dict was read or set. */
+static int guard_keys_apart(cr_capture *c, int32_t dict) {
+    CR_VEC(uint16_t) slots = { 0 };
+    int failed = 0;
+    for (size_t i = 0; !failed && i < c->guards.rows.n; i++) {
+        const cr_guard *row = &c->guards.rows.at[i];
+        if (row->read == CR_READ_LOOKUP && row->parent == dict)
+            failed = cr_vec_push(&slots, (uint16_t)cr_key_slot(row->index)) ? -1 : 0;
+    }
+    failed = failed ? no_memory() : slots.n > 1 ? cr_guard_apart(&c->guards, slots.at, slots.n) : 0;
+    cr_vec_dispose(&slots);
+    return failed;
+}
+
+/* What is set under one of them is not what is under another. */
+static int guard_keys(cr_capture *c) {
+    for (size_t i = 0; i < c->stores.n; i++) {
+        const cr_store *s = &c->stores.at[i];
+        bool first = s->read == CR_READ_LOOKUP;
+        for (size_t k = 0; first && k < i; k++)
+            first = c->stores.at[k].read != CR_READ_LOOKUP || c->stores.at[k].source != s->source;
+        if (first && guard_keys_apart(c, s->source)) return -1;
+    }
+    return 0;
+}
+
+/* A changed container must be another object than every other that was read: one by one, where many are changed all of
+ * the class at once. */
+static int guard_distinct(builder *b, const cr_known *changed) {
+    enum { FEW = 8 };
+    cr_capture *c = b->c;
+    const PyTypeObject *type = Py_TYPE(changed->real);
+    for (size_t i = 0; i < b->napart; i++)
+        if (b->of_apart[i] == type) return 0;
+    if (++b->changed > FEW && b->napart < CR_COUNT(b->of_apart)) {
+        b->of_apart[b->napart++] = type;
+        return guard_all_apart(c, type);
+    }
     for (size_t i = 0; i < c->known.n; i++) {
         const cr_known *k = &c->known.at[i];
         if (k->real == changed->real || Py_TYPE(k->real) != Py_TYPE(changed->real)) continue;
@@ -467,8 +523,8 @@ static int add_effects(builder *b) {
         uint32_t row;
         if (k->before && refuse_moved_keys(b, k->value)) return -1;
         if (!k->before || cr_is_unchanged(k)) continue;
-        if (refuse_finalizers(b) || guard_distinct(b->c, k) || make_own(b, k->value, &row)) return -1;
-        if (cr_vec_push(&b->e->effects, (cr_effect){ CR_READ_NONE, k->source, row, NULL })) return no_memory();
+        if (refuse_finalizers(b) || guard_distinct(b, k) || make_own(b, k->value, &row)) return -1;
+        if (cr_vec_push(&b->e->effects, (cr_effect){ CR_READ_NONE, k->source, row, NULL, 0 })) return no_memory();
     }
     return 0;
 }
@@ -483,16 +539,25 @@ static int guard_globals(cr_capture *c, const cr_store *s) {
     return 0;
 }
 
+/* Where the key of a store is; 0: it has none. */
+static int32_t key_slot(const cr_capture *c, const cr_store *s) {
+    size_t at;
+    return s->read == CR_READ_LOOKUP && cr_find_known(c, s->key, &at) ? c->known.at[at].source : 0;
+}
+
 static int add_stores(builder *b) {
     if (b->c->stores.n && refuse_finalizers(b)) return -1;
+    if (guard_keys(b->c)) return -1;
     for (size_t i = 0; i < b->c->stores.n; i++) {
         const cr_store *s = &b->c->stores.at[i];
         cr_known object = { .real = s->real, .source = s->source };
         uint32_t row;
-        if (s->read == CR_READ_KEY ? guard_globals(b->c, s) : guard_distinct(b->c, &object)) return -1;
+        if (s->read == CR_READ_KEY ? guard_globals(b->c, s) : guard_distinct(b, &object)) return -1;
         if (s->value == CR_DELETED) row = CR_NO_ROW;
         else if (make(b, s->value, &row)) return -1;
-        if (cr_vec_push(&b->e->effects, (cr_effect){ s->read, s->source, row, Py_XNewRef(s->key) })) return no_memory();
+        cr_effect effect = { s->read, s->source, row, s->read == CR_READ_LOOKUP ? NULL : s->key, key_slot(b->c, s) };
+        if (cr_vec_push(&b->e->effects, effect)) return no_memory();
+        Py_XINCREF(effect.key);
     }
     return 0;
 }
@@ -728,6 +793,7 @@ void cr_entry_release(cr_entry *e) {
     Py_XDECREF(e->callers);
     Py_XDECREF(e->error);
     Py_XDECREF(e->compiled);
+    Py_XDECREF(e->finish);
     cr_tier_release(e->tier);
     PyMem_Free(e);
 }

@@ -34,7 +34,8 @@ typedef struct cr_make {
 /* A change of an object from outside, in slot `slot`. read NONE: the list or dict gets the contents of row `made`; else
  * what is read so (attribute or item `key`, a cell's contents) becomes row `made`. */
 /* made NO_ROW: it is deleted. */
-typedef struct cr_effect { uint8_t read; int32_t slot; uint32_t made; PyObject *key; } cr_effect; /* key: owned */
+/* key: owned; by: of LOOKUP, the slot of the key */
+typedef struct cr_effect { uint8_t read; int32_t slot; uint32_t made; PyObject *key; int32_t by; } cr_effect;
 
 typedef struct cr_entry {
     int64_t refs;
@@ -59,6 +60,7 @@ typedef struct cr_entry {
     cr_ahead *ahead;      /* the graph without its writes, with its gradients; run in its place. NULL: none needed */
     PyObject *compiled;   /* what a Python backend, or the front end, made of the graph; NULL: the plan is run */
     bool own;             /* ... the front end: where it fails nothing has happened, and the call runs plain */
+    PyObject *finish;     /* what the front end does then, and writes: whatever it raises is the caller's; NULL: none */
     size_t ops;           /* calls in the graph */
     bool draws;           /* some op draws random numbers */
     bool writes;          /* ... writes to an input */
@@ -100,6 +102,6 @@ uint8_t *cr_entry_needed(const cr_entry *e);
 const char *cr_entry_tier(const cr_entry *e); /* who runs the graph, or why it is not native; NULL: there is none */
 void cr_entry_wait(cr_entry *e);              /* until native code that is being built is there */
 /* Runs it on slots that its guards filled. 1: *result, or where it resumes `state`: e->state.n owned references; 0: the
- * graph failed, nothing has happened: run plain; -1: exception (a signal). */
+ * graph failed, nothing has happened: run plain; -1: exception (a signal; or something has happened). */
 int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state);
 #endif

@@ -1,7 +1,7 @@
 /* entry_run.c: running entries: the graph's code, then the objects of the result, then the effects.
  *
  * Changes to objects from outside are written when everything else has succeeded: a graph that fails leaves nothing
- * behind, and the call runs plain. */
+ * behind, and the call runs plain. From the first write on nothing is run again: what fails then is raised. */
 #include "capture/entry.h"
 
 #include "python/py.h"
@@ -34,11 +34,16 @@ static int build_foreign(cr_entry *e, PyObject *const *slots, cr_tier_ways ways)
     PyObject *examples = PyTuple_New(e->ninputs), *weights = cr_entry_weights(e);
     for (uint32_t i = 0; examples && i < e->ninputs; i++)
         PyTuple_SET_ITEM(examples, i, Py_NewRef(slots[e->inputs[i]]));
-    e->compiled = examples && weights ? e->frontend->build(e->graph, examples, weights, e->records, ways) : NULL;
+    PyObject *halves = examples && weights ? e->frontend->build(e->graph, examples, weights, e->records, ways) : NULL;
     Py_XDECREF(examples);
     Py_XDECREF(weights);
     e->own = true;
-    return e->compiled ? 0 : cr_entry_refuse(e);
+    if (!halves) return cr_entry_refuse(e);
+    int failed = !PyArg_ParseTuple(halves, "OO", &e->compiled, &e->finish);
+    Py_XINCREF(e->compiled);
+    e->finish = e->finish == Py_None ? NULL : Py_XNewRef(e->finish);
+    Py_DECREF(halves);
+    return failed ? -1 : 0;
 }
 
 int cr_entry_refuse(cr_entry *e) {
@@ -76,7 +81,7 @@ uint8_t *cr_entry_needed(const cr_entry *e) {
     uint8_t *needed = PyMem_Calloc(e->guards.slots + 1, 1);
     if (!needed) return NULL;
     for (uint32_t i = 0; i < e->ninputs; i++) needed[e->inputs[i]] = 1;
-    for (size_t i = 0; i < e->effects.n; i++) needed[e->effects.at[i].slot] = 1;
+    for (size_t i = 0; i < e->effects.n; i++) needed[e->effects.at[i].slot] = needed[e->effects.at[i].by] = 1;
     for (size_t i = 0; i < e->makes.n; i++)
         if (e->makes.at[i].kind == CR_MAKE_SLOT) needed[e->makes.at[i].index] = 1;
     return needed;
@@ -202,7 +207,9 @@ static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *cons
     }
 }
 
-static int set_part(const cr_effect *effect, PyObject *to, PyObject *made) {
+static int set_part(const cr_effect *effect, PyObject *to, PyObject *made, PyObject *by) {
+    if (effect->read == CR_READ_LOOKUP) return PyDict_SetItem(to, by, made);
+    if (effect->read == CR_READ_PART) return PyObject_SetAttr(to, effect->key, made);
     if (effect->read == CR_READ_CONTENTS) return PyCell_Set(to, made);
     if (effect->read == CR_READ_CALLED) {
         PyObject *result = PyObject_Call(to, made, NULL);
@@ -276,7 +283,12 @@ static int set_contents(PyObject *to, PyObject *made) {
 }
 
 /* What a change replaces. New reference; None: nothing. */
-static PyObject *replaced(const cr_effect *effect, PyObject *to) {
+static PyObject *replaced(const cr_effect *effect, PyObject *to, PyObject *by) {
+    if (effect->read == CR_READ_PART) return PyObject_GetAttr(to, effect->key);
+    if (effect->read == CR_READ_LOOKUP) {
+        PyObject *held = PyDict_GetItemWithError(to, by);
+        return held || !PyErr_Occurred() ? Py_NewRef(held ? held : Py_None) : NULL;
+    }
     if (effect->read == CR_READ_NONE)
         return PyList_Check(to)        ? PyList_GetSlice(to, 0, PY_SSIZE_T_MAX)
                : PySet_CheckExact(to) ? PySet_New(to)
@@ -304,11 +316,11 @@ static int apply_effects(const cr_entry *e, PyObject *const *slots, PyObject *co
             failed = tell(effect, objects[effect->made]);
             continue;
         }
-        PyObject *to = slots[effect->slot], *before = replaced(effect, to);
+        PyObject *to = slots[effect->slot], *by = slots[effect->by], *before = replaced(effect, to, by);
         PyObject *made = effect->made == CR_NO_ROW ? NULL : objects[effect->made];
         failed = !before || PyList_Append(old, before);
         Py_XDECREF(before);
-        if (!failed) failed = effect->read == CR_READ_NONE ? set_contents(to, made) : set_part(effect, to, made);
+        if (!failed) failed = effect->read == CR_READ_NONE ? set_contents(to, made) : set_part(effect, to, made, by);
     }
     Py_XDECREF(old);
     return failed ? -1 : 0;
@@ -321,17 +333,18 @@ typedef struct run {
     cr_arg *inputs, *outputs;
     uint8_t *generator;
     cr_tier *tier;      /* held while it runs; NULL: none, or its weights are no more what it was made with */
+    bool wrote;         /* it began to write: nothing is run again */
 } run;
 
-static cr_status run_code(const run *r) {
+static cr_status run_code(run *r) {
     const cr_entry *e = r->e;
-    if (e->ahead) return cr_ahead_run(e->ahead, r->inputs, e->ninputs, r->outputs);
+    if (e->ahead) return cr_ahead_run(e->ahead, r->inputs, e->ninputs, r->outputs, &r->wrote);
     return cr_tier_run(r->tier, e->graph, e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
 }
 
 /* Other threads may let go of inputs while this one is without the GIL, and the tape runs Python code; the interpreter
  * of graphs holds its inputs itself. */
-static cr_status run_plan(const run *r, int64_t work) {
+static cr_status run_plan(run *r, int64_t work) {
     bool leaves = work >= GIL_WORK && !r->e->effects.n, holds = leaves || r->e->ahead;
     for (uint32_t i = 0; holds && i < r->e->ninputs; i++)
         if (r->inputs[i].kind == CR_ARG_TENSOR) cr_tensor_retain(r->inputs[i].u.t);
@@ -350,17 +363,27 @@ static void put_generator_back(const run *r) {
 }
 
 /* What the backend made of the graph, called with the inputs' objects. 1: *outputs are there; 0: the front end's own
- * code failed and nothing has happened. */
+ * code failed and nothing has happened. args[0] is for what the first half gives. */
+static int call_compiled(const cr_entry *e, PyObject **args, PyObject **given) {
+    *given = PyObject_Vectorcall(e->compiled, args + 1, e->ninputs | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    if (!*given) return e->own && e->frontend->is_failure() > 0 ? 0 : -1;
+    if (!e->finish) return 1;
+    args[0] = *given;
+    *given = PyObject_Vectorcall(e->finish, args, e->ninputs + (size_t)1, NULL);
+    Py_DECREF(args[0]);
+    return *given ? 1 : -1;
+}
+
 static int run_compiled(run *r, PyObject **outputs) {
     cr_entry *e = r->e;
-    PyObject *few[SMALL], **args = e->ninputs > SMALL ? PyMem_Malloc(e->ninputs * sizeof *args) : few;
+    PyObject *few[SMALL + 1], *given;
+    PyObject **args = e->ninputs > SMALL ? PyMem_Malloc((e->ninputs + (size_t)1) * sizeof *args) : few;
     if (!args) return no_memory();
-    for (uint32_t i = 0; i < e->ninputs; i++) args[i] = Py_NewRef(r->slots[e->inputs[i]]);
-    PyObject *given = PyObject_Vectorcall(e->compiled, args, e->ninputs, NULL);
-    for (uint32_t i = 0; i < e->ninputs; i++) Py_DECREF(args[i]);
+    for (uint32_t i = 0; i < e->ninputs; i++) args[i + 1] = Py_NewRef(r->slots[e->inputs[i]]);
+    int done = call_compiled(e, args, &given);
+    for (uint32_t i = 0; i < e->ninputs; i++) Py_DECREF(args[i + 1]);
     if (args != few) PyMem_Free(args);
-    if (!given && e->own && PyErr_ExceptionMatches(PyExc_Exception)) return PyErr_Clear(), 0;
-    if (!given) return -1;
+    if (done < 1) return done;
     *outputs = PyTuple_Check(given) || PyList_Check(given) ? Py_NewRef(given) : PyTuple_Pack(1, given);
     Py_DECREF(given);
     if (!*outputs) return -1;
@@ -390,8 +413,9 @@ static int run_graph(run *r, PyObject **outputs) {
         cr_status status = run_plan(r, frame.work);
         cr_tier_release(r->tier);
         if (status == CR_EPYTHON && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) done = -1;
+        else if (status && r->wrote) done = cr_py_fail(status);
         else if (status) PyErr_Clear(), done = 0;
-        if (status && e->draws) put_generator_back(r);
+        if (status && e->draws && !r->wrote) put_generator_back(r);
     }
     PyMem_Free(r->generator);
     cr_py_frame_dispose(&frame);
@@ -447,6 +471,14 @@ __attribute__((noinline)) static int make_numbers(const run *r) {
     return done;
 }
 
+/* Nobody else may, while the graph runs. */
+static void hold_slots(const cr_effect *effect, PyObject *const *slots, bool hold) {
+    PyObject *of[] = { slots[effect->slot], effect->read == CR_READ_LOOKUP ? slots[effect->by] : NULL };
+    for (size_t i = 0; i < CR_COUNT(of); i++)
+        if (hold) Py_XINCREF(of[i]);
+        else Py_XDECREF(of[i]);
+}
+
 int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state) {
     PyObject *small_objects[SMALL], *outputs = NULL;
     cr_arg small_args[SMALL];
@@ -461,7 +493,7 @@ int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObjec
     r.outputs = r.inputs + e->ninputs;
     for (size_t i = 0; i < nmakes; i++)
         r.objects[i] = e->makes.at[i].kind == CR_MAKE_SLOT ? Py_NewRef(slots[e->makes.at[i].index]) : NULL;
-    for (size_t i = 0; i < e->effects.n; i++) Py_INCREF(slots[e->effects.at[i].slot]);
+    for (size_t i = 0; i < e->effects.n; i++) hold_slots(&e->effects.at[i], slots, true);
     int done = e->formulas.n ? make_numbers(&r) : 1;
     if (done == 1 && e->graph) done = run_graph(&r, &outputs);
     if (done == 1) {
@@ -474,7 +506,7 @@ int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObjec
     for (size_t i = 0; done == 1 && i < e->state.n; i++)
         state[i] = e->state.at[i] == CR_NO_ROW ? NULL : Py_NewRef(r.objects[e->state.at[i]]);
     for (size_t i = 0; i < nmakes; i++) Py_XDECREF(r.objects[i]);
-    for (size_t i = 0; i < e->effects.n; i++) Py_DECREF(slots[e->effects.at[i].slot]);
+    for (size_t i = 0; i < e->effects.n; i++) hold_slots(&e->effects.at[i], slots, false);
     Py_XDECREF(outputs);
     if (r.objects != small_objects) PyMem_Free(r.objects);
     if (r.inputs != small_args) PyMem_Free(r.inputs);

@@ -39,6 +39,12 @@ static bool reads_data(PyObject *name) {
 static int tensor_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out) {
     const cr_frontend *fe = c->frontend ? c->frontend : cr_frontend_of(value);
     size_t at;
+    int part = fe->part && !c->tracer ? cr_part_of_tensor(c, value, name, out) : 2;
+    if (part != 2) return part;
+    if (!c->tracer && fe->has_row && fe->has_row(name)) { /* a method in C, called as such */
+        PyObject *raw = _PyType_Lookup(cr_class_of(c, value), name);
+        if (raw && Py_IS_TYPE(raw, &PyMethodDescr_Type)) return found(PyMethod_New(raw, value), out);
+    }
     if (PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && fe->borrow && !c->grad)
         return cr_break(c, "requires_grad is asked for while gradients are off");
     if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0 && fe->borrow)

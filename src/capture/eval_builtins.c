@@ -393,7 +393,7 @@ static const struct { PyTypeObject *type; int on; } made_types[] = {
     { &PyLong_Type, ANY },      { &PyFloat_Type, ANY },   { &PyComplex_Type, ANY },   { &PyUnicode_Type, CONSTANTS },
     { &PySet_Type, CONSTANTS }, { &PyFrozenSet_Type, CONSTANTS }, { &PyBytes_Type, CONSTANTS },
     { &PyMap_Type, ANY },       { &PyFilter_Type, ANY },     { &PyODict_Type, ANY },
-    { &cr_py_device_type, CONSTANTS },
+    { &cr_py_device_type, CONSTANTS }, { &cr_py_size_type, ANY },
 };
 
 /* Methods of these types, on their exact objects. */
@@ -402,7 +402,7 @@ static const struct { PyTypeObject *type; int on; } method_types[] = {
     { &PySet_Type, CONSTANTS },     { &PyFrozenSet_Type, CONSTANTS }, { &PyUnicode_Type, CONSTANTS },
     { &PyBytes_Type, CONSTANTS },   { &PyLong_Type, CONSTANTS },    { &PyFloat_Type, CONSTANTS },
     { &PyComplex_Type, CONSTANTS }, { &PyRange_Type, CONSTANTS },   { &PySlice_Type, CONSTANTS },
-    { &PyBool_Type, CONSTANTS },     { &PyODict_Type, ANY },
+    { &PyBool_Type, CONSTANTS },    { &PyODict_Type, ANY },         { &cr_py_size_type, ANY },
 };
 
 static bool is_deque(const PyTypeObject *type) { return !strcmp(type->tp_name, "collections.deque"); }
@@ -418,10 +418,18 @@ static bool is_factory(PyObject *value) {
 }
 static bool is_of_itertools(const PyTypeObject *type) { return !strncmp(type->tp_name, "itertools.", 10); }
 
+/* The class of x.shape of another library: sizes that are known are its own objects. */
+static bool is_sizes(const PyTypeObject *type) {
+    const cr_frontend *fe;
+    for (size_t i = 0; (fe = cr_frontend_at(i)); i++)
+        if (fe->class_of_sizes && fe->class_of_sizes() == type) return true;
+    return false;
+}
+
 static int on_methods_of(PyTypeObject *type) {
     for (size_t i = 0; i < CR_COUNT(method_types); i++)
         if (method_types[i].type == type) return method_types[i].on;
-    return is_deque(type) || cr_is_defaultdict(type) ? ANY : -1;
+    return is_deque(type) || cr_is_defaultdict(type) ? ANY : is_sizes(type) ? CONSTANTS : -1;
 }
 
 /* By what rule a function in C may be called: ANY, CONSTANTS; SPECIAL: *written*; -1: not at all. */
@@ -441,7 +449,8 @@ static int rule_of(PyObject *callable, const arguments *a, special *written) {
         if (!strncmp(((PyMethodDescrObject *)callable)->d_method->ml_name, "__", 2)) return -1;
         bool fits = a->n && (Py_IS_TYPE(a->at[0], PyDescr_TYPE(callable)) ||
                              ((PyODict_CheckExact(a->at[0]) || cr_is_defaultdict(Py_TYPE(a->at[0]))) &&
-                              PyDescr_TYPE(callable) == &PyDict_Type));
+                              PyDescr_TYPE(callable) == &PyDict_Type) ||
+                             (Py_IS_TYPE(a->at[0], &cr_py_size_type) && PyDescr_TYPE(callable) == &PyTuple_Type));
         return fits ? on_methods_of(PyDescr_TYPE(callable)) : -1;
     }
     if (!PyCFunction_CheckExact(callable)) return -1;

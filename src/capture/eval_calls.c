@@ -278,6 +278,24 @@ static int call_weak_reference(cr_capture *c, cr_call_frame *f, PyObject *token)
     return referent ? cr_push(f, referent), 0 : -1;
 }
 
+/* A function that its library hides from another compiler, by the one inside. 1: it is none. */
+static int call_hidden(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
+                       PyObject *kwnames) {
+    const cr_frontend *fe;
+    PyObject *name = NULL, *inner = NULL, *real = cr_real(token);
+    for (size_t i = 0; !name && (fe = cr_frontend_at(i)); i++) name = fe->hides ? fe->hides(real) : NULL;
+    if (!name) return PyErr_Occurred() ? -1 : 1;
+    int r = cr_get_attribute(c, token, name, &inner);
+    Py_DECREF(name);
+    if (r != 1) return r < 0 ? -1 : cr_break(c, "a function is called that another compiler is kept from");
+    r = cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_CODE, PyFunction_GET_CODE(real)) ||
+                cr_call_value(c, f, inner, args, nargs, kwnames)
+            ? -1
+            : 0;
+    Py_DECREF(inner);
+    return r;
+}
+
 static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,
                       PyObject *kwnames) {
     PyObject *real = cr_real(token);
@@ -292,6 +310,8 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
         if (copied != 1) return copied;
         int foreign = cr_call_foreign(c, f, real, &(cr_arguments){ args, nargs, kwnames });
         if (foreign == 1 && c->tracer && cr_strict_drops(real)) return cr_push(f, Py_NewRef(Py_None)), 0;
+        int hidden = foreign == 1 ? call_hidden(c, f, token, args, nargs, kwnames) : 1;
+        if (hidden != 1) return hidden;
         if (foreign == 1) return cr_push_call(c, token, args, nargs, kwnames);
         PyObject *code = PyFunction_GET_CODE(real); /* that of a stand-in's is guarded, too */
         return foreign || cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_CODE, code) ? -1 : 0;

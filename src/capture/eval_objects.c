@@ -343,6 +343,8 @@ static int set_of_function(cr_capture *c, PyObject *function, PyObject *name, Py
 
 int cr_set_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject *value, bool plain) {
     if (PyFunction_Check(token)) return set_of_function(c, token, name, value);
+    int part = !c->tracer && value && cr_is_tensor_value(token) ? cr_set_part_of_tensor(c, token, name, value) : 0;
+    if (part) return part < 0 ? -1 : 0;
     if (!cr_is_token(token))
         return cr_break(c, "an attribute of an object of class %s is set", Py_TYPE(token)->tp_name);
     const char *special = value ? "__setattr__" : "__delattr__";

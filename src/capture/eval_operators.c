@@ -171,7 +171,8 @@ HANDLER(CONTAINS_OP) {
     PyObject *container = cr_pop(f), *item = cr_pop(f);
     int found = 0, by_method = cr_contains_by_method(c, f, container, item, &found);
     if (by_method < 0) found = -1;
-    if (!by_method) found = has_key(c, container, item);
+    if (!by_method) found = cr_has_object_key(c, container, item);
+    if (!by_method && found == 2) found = has_key(c, container, item);
     if (found == 2) {
         PyObject *operand = cr_operand(c, container);
         c->on_tensors = operand && (is_recorded(operand) || is_recorded(item));
@@ -220,7 +221,8 @@ HANDLER(BINARY_SUBSCR) {
     PyObject *key = cr_pop(f), *container = cr_pop(f), *result;
     int inlined = cr_call_special(c, f, container, "__getitem__", &key, 1);
     if (inlined < 1) return Py_DECREF(key), Py_DECREF(container), inlined;
-    result = dict_item(c, container, key);
+    int by_object = cr_item_by_object(c, f, container, key, &result);
+    if (!by_object) result = dict_item(c, container, key);
     if (!result && !PyErr_Occurred() && !c->reason) {
         PyObject *operand = cr_operand(c, container);
         c->on_tensors = is_recorded(container) || is_recorded(key);
@@ -251,6 +253,8 @@ HANDLER(STORE_SUBSCR) {
     PyObject *key = cr_pop(f), *given = cr_pop(f), *value = cr_pop(f), *container = NULL;
     c->on_tensors = is_recorded(given) || is_recorded(key);
     int failed = cr_set_item_by_method(c, f, given, key, value);
+    int by_object = failed == 1 ? cr_set_item_by_object(c, given, key, value) : 0;
+    if (by_object) failed = by_object < 0 ? -1 : 0;
     if (failed == 1 && (container = cr_operand(c, given))) Py_SETREF(key, key_of(c, container, key));
     if (failed == 1)
         failed = container && key && !cr_begin_key(c, container, key) ? PyObject_SetItem(container, key, value) : -1;

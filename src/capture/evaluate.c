@@ -584,6 +584,7 @@ int cr_truth(cr_capture *c, PyObject *value) {
     if (PyDict_Check(real) && type->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length &&
         !cr_is_made(value)) {
         Py_ssize_t n = PyDict_GET_SIZE(real);
+        if (cr_has_stores(c, real)) return cr_break(c, "the truth of a dict is asked for that was changed");
         if (n > INT32_MAX || cr_guard_number(&c->guards, cr_source_of(value), CR_HOLDS_COUNT, NULL, (int32_t)n))
             return -1;
         return n != 0;

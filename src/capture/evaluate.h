@@ -49,8 +49,9 @@ typedef struct cr_known {
 typedef struct cr_store {
     PyObject *real;   /* owned: the object, cell or globals */
     int32_t source;   /* its slot */
-    uint8_t read;     /* how it is read: CR_READ_ATTRIBUTE, CR_READ_CONTENTS, CR_READ_KEY; CR_READ_CALLED: a call */
-    PyObject *key;    /* owned, interned; NULL: a cell's */
+    uint8_t read;     /* how it is read: CR_READ_ATTRIBUTE, CR_READ_CONTENTS, CR_READ_KEY, CR_READ_PART,
+                       * CR_READ_LOOKUP; CR_READ_CALLED: a call */
+    PyObject *key;    /* owned, interned; of LOOKUP the value of the key; NULL: a cell's */
     PyObject *value;  /* owned; CR_DELETED: it is deleted */
 } cr_store;
 /* A call that is made behind the graph: of (callable, arguments ...). `writes`: to its tensors, before it. */
@@ -426,6 +427,16 @@ int cr_refuse_order(cr_capture *c, PyObject *set);
 /* A set from outside as one of values, *before its items in its order. New references. */
 PyObject *cr_copy_of_set(cr_capture *c, PyObject *real, int32_t source, PyObject **before);
 bool cr_is_unchanged_set(PyObject *set, PyObject *before);
+
+/* ---- dicts from outside with tensors or other objects as keys (eval_lookups.c) ---- */
+/* What it has under the key; a defaultdict makes it where it has nothing. 1: *out; 0: it is another container, or no
+ * such key; -1. */
+int cr_item_by_object(cr_capture *c, cr_call_frame *f, PyObject *container, PyObject *key, PyObject **out);
+int cr_has_object_key(cr_capture *c, PyObject *container, PyObject *key); /* 1, 0; 2: as above; -1 */
+int cr_set_item_by_object(cr_capture *c, PyObject *container, PyObject *key, PyObject *value); /* 1: it is set */
+/* What a tensor has beside its memory. 1: *out; 2: it is none of these; -1. And setting it: 1: it is set; 0; -1. */
+int cr_part_of_tensor(cr_capture *c, PyObject *value, PyObject *name, PyObject **out);
+int cr_set_part_of_tensor(cr_capture *c, PyObject *value, PyObject *name, PyObject *to);
 
 /* ---- what classes answer in Python (eval_methods.c): 1: *out; 0: they do not; -1 ---- */
 int cr_operator_by_method(cr_capture *c, cr_call_frame *f, int op, PyObject *a, PyObject *b, PyObject **out);

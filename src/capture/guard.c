@@ -23,7 +23,7 @@ void cr_guards_dispose(cr_guards *g) {
         else if (row->check == CR_HOLDS_SHARING) cr_sharing_free(row->u.sharers);
         else if (row->check == CR_HOLDS_NUMBERS) cr_numbers_free(row->u.numbers);
         else if (row->check == CR_HOLDS_IS || row->check == CR_HOLDS_CONSTANT || row->check == CR_HOLDS_CODE ||
-                 row->check == CR_HOLDS_KEYS || row->check == CR_HOLDS_CACHED)
+                 row->check == CR_HOLDS_KEYS || row->check == CR_HOLDS_CACHED || row->check == CR_HOLDS_APART)
             Py_XDECREF(row->u.object);
     }
     cr_vec_dispose(&g->rows);
@@ -102,6 +102,26 @@ static PyObject *set_member(PyObject *set, int32_t index) {
     return NULL;
 }
 
+PyObject *cr_dict_item_of(PyObject *dict, PyObject *object, bool rotated) {
+    if (!PyDict_Check(dict)) return NULL;
+    PyObject *found = _PyDict_GetItem_KnownHash(dict, object, rotated ? _Py_HashPointer(object)
+                                                                      : (Py_hash_t)(uintptr_t)object);
+    if (!found) PyErr_Clear(); /* another key with that hash */
+    return found;
+}
+
+bool cr_hashes_address(PyObject *object, bool *rotated) {
+    Py_hash_t hash = PyObject_Hash(object);
+    if (hash == -1) PyErr_Clear();
+    *rotated = hash == _Py_HashPointer(object);
+    return hash != -1 && (*rotated || hash == (Py_hash_t)(uintptr_t)object);
+}
+
+static PyObject *part_of(PyObject *tensor, int32_t which) {
+    const cr_frontend *fe = cr_frontend_of(tensor);
+    return fe && fe->part ? fe->part(tensor, (cr_part)which) : NULL;
+}
+
 static PyObject *function_part(cr_read read, PyObject *parent, PyObject *key, int32_t index) {
     PyFunctionObject *f = (PyFunctionObject *)parent;
     cr_place slot = { NULL, 0 };
@@ -149,6 +169,7 @@ static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key,
     case CR_READ_METHOD_SELF: return PyMethod_GET_SELF(parent);
     case CR_READ_NAMESPACE: return PyModule_GetDict(parent);
     case CR_READ_WRAPPED: return cr_callable_wrapped(parent);
+    case CR_READ_PART: return part_of(parent, index);
     case CR_READ_REFERENT: return PyWeakref_CheckRefExact(parent) ? cr_referent(parent) : NULL;
     default: return function_part(read, parent, key, index);
     }
@@ -182,7 +203,8 @@ int32_t cr_source(cr_guards *g, cr_read read, int32_t parent, PyObject *key, int
     cr_guard row = { .read = (uint8_t)read, .slot = (uint16_t)g->slots, .parent = (uint16_t)parent, .index = index,
                      .key = key };
     if (cr_map_put(&g->known, &id, sizeof id, g->slots)) return Py_XDECREF(key), no_memory();
-    uint64_t step[3] = { (uint64_t)read << 32 | (uint32_t)index, key ? (uint64_t)PyObject_Hash(key) : 0,
+    uint64_t by = read == CR_READ_LOOKUP ? g->paths.at[cr_key_slot(index)] : (uint32_t)index;
+    uint64_t step[3] = { (uint64_t)read << 32 ^ by, key ? (uint64_t)PyObject_Hash(key) : 0,
                          g->paths.n ? g->paths.at[parent] : 0 };
     if (cr_vec_push(&g->paths, cr_hash(step, sizeof step, 0))) return Py_XDECREF(key), no_memory();
     if (cr_vec_push(&g->rows, row)) return Py_XDECREF(key), no_memory();
@@ -248,6 +270,13 @@ int cr_guard_no(cr_guards *g, int32_t slot, cr_holds check, PyObject *key) {
     PyUnicode_InternInPlace(&key);
     if (PyObject_Hash(key) == -1) return Py_DECREF(key), -1;
     return add(g, (cr_guard){ .check = (uint8_t)check, .slot = (uint16_t)slot, .key = key });
+}
+
+int cr_guard_apart(cr_guards *g, const uint16_t *slots, size_t n) {
+    PyObject *all = PyBytes_FromStringAndSize((const char *)slots, (Py_ssize_t)(n * sizeof *slots));
+    if (!all) return -1;
+    cr_guard row = { .check = CR_HOLDS_APART, .slot = slots[0], .u.object = all };
+    return cr_vec_push(&g->rows, row) ? Py_DECREF(all), no_memory() : 0;
 }
 
 int cr_guard_numbers(cr_guards *g, cr_numbers *numbers) {
@@ -369,6 +398,26 @@ static bool lacks_attribute(PyObject *o, PyObject *key) {
     return !cr_instance_peek(o, key, &slot, &known) && known;
 }
 
+static bool are_apart(PyObject *numbers, PyObject *const *slots) {
+    enum { SMALL = 128 };
+    const uint16_t *at = (const uint16_t *)PyBytes_AS_STRING(numbers);
+    size_t n = (size_t)PyBytes_GET_SIZE(numbers) / sizeof *at, room = SMALL;
+    PyObject *small[SMALL], **seen = small;
+    bool apart = true;
+    while (room < 2 * n) room *= 2;
+    if (room > SMALL && !(seen = PyMem_Malloc(room * sizeof *seen))) return false;
+    memset(seen, 0, room * sizeof *seen);
+    for (size_t i = 0; apart && i < n; i++) {
+        PyObject *o = slots[at[i]];
+        size_t k = ((uintptr_t)o >> 4) * 0x9E3779B97F4A7C15u >> 32 & (room - 1);
+        while (seen[k] && seen[k] != o) k = (k + 1) & (room - 1);
+        apart = o && !seen[k];
+        seen[k] = o;
+    }
+    if (seen != small) PyMem_Free(seen);
+    return apart;
+}
+
 static inline bool holds(const cr_guard *row, PyObject *o, PyObject *const *slots) {
     switch ((cr_holds)row->check) {
     case CR_HOLDS_NONE: return true;
@@ -392,6 +441,7 @@ static inline bool holds(const cr_guard *row, PyObject *o, PyObject *const *slot
     case CR_HOLDS_NOTHING_HANDLED: return handles_nothing();
     case CR_HOLDS_SAME: return o == slots[row->number];
     case CR_HOLDS_DIFFERENT: return o != slots[row->number];
+    case CR_HOLDS_APART: return are_apart(row->u.object, slots);
     case CR_HOLDS_NUMBERS: return cr_numbers_hold(row->u.numbers, slots);
     case CR_HOLDS_SHARING: return cr_sharing_holds(row->u.sharers, slots);
     }
@@ -404,6 +454,10 @@ static inline bool row_holds(cr_guard *row, bool reads, PyObject *const *args, P
     case CR_READ_NONE: o = slots[row->slot]; break;
     case CR_READ_ARGUMENT: o = slots[row->slot] = args[row->index]; break;
     case CR_READ_FUNCTION: o = slots[row->slot] = function; break;
+    case CR_READ_LOOKUP:
+        o = cr_dict_item_of(slots[row->parent], slots[cr_key_slot(row->index)], row->index & 1);
+        slots[row->slot] = o;
+        break;
     default: {
         cr_place slot = { row->keys, row->at };
         o = slots[row->slot] = read_slot((cr_read)row->read, slots[row->parent], row->key, row->index, &slot);
@@ -436,8 +490,10 @@ static PyObject *source_text(const cr_guards *g, int32_t slot) {
                                                                    : PyUnicode_FromFormat("argument %d", row->index);
     if (row->read == CR_READ_FUNCTION) return PyUnicode_FromString("the function");
     if (row->read == CR_READ_MODULE) return PyUnicode_FromFormat("module %U", row->key);
-    PyObject *parent = source_text(g, row->parent), *text = NULL;
+    PyObject *parent = source_text(g, row->parent), *text = NULL, *by = NULL;
     if (!parent) return NULL;
+    static const char *const parts[] = { [CR_PART_GRAD] = "grad", [CR_PART_GRAD_FN] = "grad_fn",
+                                         [CR_PART_IS_LEAF] = "is_leaf", [CR_PART_REQUIRES_GRAD] = "requires_grad" };
     switch ((cr_read)row->read) {
     case CR_READ_TYPE: text = PyUnicode_FromFormat("the class of %U", parent); break;
     case CR_READ_NAME: text = PyUnicode_FromFormat("%U.__name__", parent); break;
@@ -461,6 +517,11 @@ static PyObject *source_text(const cr_guards *g, int32_t slot) {
     case CR_READ_METHOD_SELF: text = PyUnicode_FromFormat("%U.__self__", parent); break;
     case CR_READ_NAMESPACE: text = PyUnicode_FromFormat("%U.__dict__", parent); break;
     case CR_READ_WRAPPED: text = PyUnicode_FromFormat("%U.__wrapped__", parent); break;
+    case CR_READ_PART: text = PyUnicode_FromFormat("%U.%s", parent, parts[row->index]); break;
+    case CR_READ_LOOKUP:
+        if ((by = source_text(g, cr_key_slot(row->index)))) text = PyUnicode_FromFormat("%U[%U]", parent, by);
+        Py_XDECREF(by);
+        break;
     case CR_READ_REFERENT: text = PyUnicode_FromFormat("%U()", parent); break;
     default: text = Py_NewRef(parent);
     }
@@ -582,6 +643,7 @@ PyObject *cr_guard_text(const cr_guards *g, size_t at) {
                                         "another object than", other);
         Py_XDECREF(other);
         break;
+    case CR_HOLDS_APART: text = PyUnicode_FromFormat("%U and others like it are different objects", source); break;
     case CR_HOLDS_SHARING:
         text = PyUnicode_FromString("the same tensors share memory, where they did");
         break;

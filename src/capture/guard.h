@@ -44,6 +44,8 @@ typedef enum cr_read {
     CR_READ_METHOD_FUNCTION, CR_READ_METHOD_SELF,
     CR_READ_NAMESPACE,  /* a module's dict */
     CR_READ_WRAPPED,    /* what a compiled callable was made of */
+    CR_READ_PART,       /* of a tensor: its gradient, ...; `index`: cr_part */
+    CR_READ_LOOKUP,     /* a dict's item, its key the object in a slot, which is hashed by its address: CR_BY_OBJECT */
     CR_READ_REFERENT,   /* what a weak reference refers to; None when it is gone */
     CR_READ_CALLED,     /* no guard's: of effects, what is called with the arguments in a tuple */
     CR_READ_TOLD        /* no guard's: of effects, a tuple of a callable and its arguments, `key` their keywords */
@@ -67,6 +69,7 @@ typedef enum cr_holds {
     CR_HOLDS_NOTHING_HANDLED, /* no exception is handled around the call */
     CR_HOLDS_REGISTRATIONS, /* no class was registered with an abstract one since */
     CR_HOLDS_SAME, CR_HOLDS_DIFFERENT, /* as the object in slot `number` */
+    CR_HOLDS_APART,    /* the objects in several slots, numbers in bytes, are as many objects */
     CR_HOLDS_NUMBERS,  /* of open sizes and numbers in several slots: what was asked about them */
     CR_HOLDS_SHARING   /* of tensors in several slots: which of them share memory */
 } cr_holds;
@@ -78,7 +81,7 @@ typedef struct cr_guard {
     int32_t number;     /* of the check */
     PyObject *key;      /* of the read or of NO_KEY, NO_ATTRIBUTE; owned, interned */
     union {
-        PyObject *object; /* owned: IS, CONSTANT, CODE, KEYS, CACHED */
+        PyObject *object; /* owned: IS, CONSTANT, CODE, KEYS, CACHED, APART */
         PyTypeObject *type; /* TYPE, LENGTH, MEMBERS: compared only */
         cr_stamp *stamp;  /* owned */
         struct cr_sharers *sharers; /* owned */
@@ -123,6 +126,14 @@ cr_numbers *cr_guards_numbers(const cr_guards *g);       /* borrowed; NULL: none
 /* "x.size(0)": a slot, or a dimension of what is in it. New reference. */
 PyObject *cr_place_text(const cr_guards *g, int32_t slot, int dim, bool stride);
 PyObject *cr_expr_text(const cr_guards *g, cr_sym e); /* of its open numbers, by these names. New reference */
+/* The index of a LOOKUP: the slot of the key, and how its class makes a hash of its address. */
+#define CR_BY_OBJECT(slot, rotated) ((slot) << 1 | (rotated))
+static inline int32_t cr_key_slot(int32_t index) { return index >> 1; }
+/* What a dict has under an object. Borrowed; NULL: nothing. */
+PyObject *cr_dict_item_of(PyObject *dict, PyObject *object, bool rotated);
+/* Is this how its class hashes an object, whatever else it holds? *rotated: as object does it, or its bare address. */
+bool cr_hashes_address(PyObject *object, bool *rotated);
+int cr_guard_apart(cr_guards *g, const uint16_t *slots, size_t n);
 int cr_guard_registrations(cr_guards *g);
 int cr_guard_nothing_handled(cr_guards *g);
 /* Of tensors in these slots, each guarded as one already: which of them lie in one memory, where, and of what they are

@@ -354,6 +354,11 @@ static void need_numbers(uint8_t *needed, const cr_numbers *n) {
     for (size_t i = 0; n && i < n->extents.n; i++) needed[n->extents.at[i].slot] = 1;
 }
 
+static void need_slots(uint8_t *needed, PyObject *numbers) {
+    const uint16_t *at = (const uint16_t *)PyBytes_AS_STRING(numbers);
+    for (size_t i = 0; i < (size_t)PyBytes_GET_SIZE(numbers) / sizeof *at; i++) needed[at[i]] = 1;
+}
+
 /* Slots of which words say what is in them, and that somebody reads. */
 static void fill(maker *m) {
     cr_guards *g = m->g;
@@ -369,6 +374,8 @@ static void fill(maker *m) {
         const cr_guard *row = &g->rows.at[step->row];
         if (!step->reads || row->read == CR_READ_NONE) needed[row->slot] = 1;
         else needed[row->parent] = 1;
+        if (step->reads && row->read == CR_READ_LOOKUP) needed[cr_key_slot(row->index)] = 1;
+        if (row->check == CR_HOLDS_APART) need_slots(needed, row->u.object);
         if (row->check == CR_HOLDS_SAME || row->check == CR_HOLDS_DIFFERENT) needed[row->number] = 1;
     }
     for (uint32_t i = 0; i < g->slots; i++)

@@ -305,7 +305,9 @@ static cr_store *find_store(const cr_capture *c, PyObject *real, PyObject *key) 
     real = owner_of(c, real);
     for (size_t i = 0; i < c->stores.n; i++) {
         cr_store *s = &c->stores.at[i];
-        if (s->real == real && (s->key == key || (s->key && key && cr_texts_equal(s->key, key)))) return s;
+        if (s->real != real) continue;
+        bool texts = s->key && key && PyUnicode_Check(s->key) && PyUnicode_Check(key);
+        if (s->key == key || (texts && cr_texts_equal(s->key, key))) return s;
     }
     return NULL;
 }
@@ -634,13 +636,14 @@ PyObject *cr_wrap(cr_capture *c, PyObject *real, int32_t source) {
 PyObject *cr_wrap_read(cr_capture *c, cr_read read, int32_t parent, PyObject *parent_real, PyObject *key,
                        int32_t index) {
     PyObject *set = cr_find_store(c, parent_real, key);
-    bool stored = read == CR_READ_ATTRIBUTE || read == CR_READ_CONTENTS || read == CR_READ_KEY;
+    bool stored = read == CR_READ_ATTRIBUTE || read == CR_READ_CONTENTS || read == CR_READ_KEY ||
+                  read == CR_READ_PART;
     if (set == CR_DELETED && stored) return cr_break(c, "something that was deleted is read"), NULL;
     if (set && stored) return Py_NewRef(set);
     PyObject *real = cr_read_now(read, parent_real, key, index);
     if (!real) return cr_break(c, "something that is not there is read"), NULL;
     if (c->plain) return Py_NewRef(real);
-    int32_t source = cr_source(&c->guards, read, parent, key, index);
+    int32_t source = cr_source(&c->guards, read, parent, read == CR_READ_PART ? NULL : key, index);
     if (source < 0) return NULL;
     Py_INCREF(real);
     PyObject *value = cr_wrap(c, real, source);

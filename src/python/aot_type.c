@@ -353,7 +353,7 @@ static void aot_dealloc(PyObject *self) {
 
 static cr_status call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results) {
     PyThreadState *thread = PyEval_SaveThread();
-    cr_status status = cr_aot_call(a, inputs, n, results);
+    cr_status status = cr_aot_call(a, inputs, n, results, NULL);
     PyEval_RestoreThread(thread);
     return status;
 }

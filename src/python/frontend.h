@@ -52,6 +52,10 @@ typedef enum cr_row_kind {
     CR_ROW_COUNT
 } cr_row_kind;
 
+/* What a tensor has beside its memory: its gradient, a tensor or None; the node that made it, which is told only where
+ * it is None; whether it is a leaf, and wants gradients. */
+typedef enum cr_part { CR_PART_GRAD, CR_PART_GRAD_FN, CR_PART_IS_LEAF, CR_PART_REQUIRES_GRAD, CR_PART_COUNT } cr_part;
+
 /* What a guard remembers of a tensor: made by `stamp`, freed with PyMem_Free. */
 typedef struct cr_stamp cr_stamp;
 typedef struct cr_open_sizes { uint32_t sizes, strides; } cr_open_sizes; /* a bit for each dimension */
@@ -112,9 +116,16 @@ typedef struct cr_frontend {
     const char *tables[5];
 
     /* ---- of a library whose tensors are foreign memory; NULL where they are ours ---- */
+    /* Borrowed: as long as the tensor has it. NULL: it cannot be told of this one (the gradient of what is no leaf), or
+     * not without code of somebody's. Any object may be asked about; never fails. */
+    PyObject *(*part)(PyObject *tensor, cr_part which);
     /* The tensor on the object's memory, as long as the frame lives. NULL: exception. */
     cr_tensor *(*borrow)(struct cr_py_frame *f, PyObject *tensor);
     cr_row_kind (*row)(PyObject *callable, PyObject **object); /* borrowed; never fails */
+    /* A function of the library's own that it hides from its own compiler: the attribute that has the function inside.
+     * New reference; NULL without an exception: it is none. */
+    PyObject *(*hides)(PyObject *function);
+    bool (*has_row)(PyObject *name); /* is a method of its tensors looked up by `row`, not in the class of ours? */
     /* Something that ops of ours gave to a program (a dtype, sizes), as the library shows it. Consumes it; NULL:
      * exception. */
     PyObject *(*translate)(PyObject *value);
@@ -124,12 +135,16 @@ typedef struct cr_frontend {
     PyTypeObject *(*class_of_sizes)(void); /* of x.shape */
     const char *stand_ins; /* the module of the functions that stand in for others */
     const char *const *machinery; /* parts of the names of files whose functions no break captures; NULL ends them */
-    /* Code for a captured graph: a callable that takes the objects of its inputs and gives a list of its outputs'.
+    /* Code for a captured graph: a pair (run, finish). run takes the objects of its inputs, gives a list of its
+     * outputs', and leaves everything else as it is, also where it fails. finish, of graphs that write (else None),
+     * gets what run gave and the inputs, writes, and gives that list.
      * `weights`: a list of the inputs' numbers that native code may be made with, as long as they are what they are.
      * `records`: gradients go through it; `ways`: as emit/tier.h has it, 0: it is interpreted. NULL: exception;
      * NotImplementedError says why it runs plain. */
     PyObject *(*build)(struct cr_graph *g, PyObject *examples, PyObject *weights, bool records,
                        unsigned ways);
+    /* The exception that run raised: is it the code's own, so that the call runs plain? Else it stays raised: 0, -1. */
+    int (*is_failure)(void);
 } cr_frontend;
 
 extern cr_frontend cr_frontend_cresset;

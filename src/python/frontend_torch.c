@@ -15,7 +15,8 @@ static struct { /* once: told when torch is first used by a captured program */
     PyObject *constants;      /* tuple of classes whose objects never change */
     PyObject *find;           /* callable -> (kind, object) or None */
     PyObject *rows;           /* dict: what it said */
-    PyObject *build, *translate, *set_grad, *default_dtype;
+    PyObject *methods;        /* set: names of methods of tensors that have rows of their own */
+    PyObject *build, *is_failure, *translate, *set_grad, *default_dtype;
     PyObject *set_frames;     /* with what torch.compile looks at frames: sets another, or None; gives the old one */
     PyObject *host;           /* name of an op that the table lacks -> what carries it out, or None */
     PyObject *questions;      /* tuple: grad mode, inference mode, default dtype, mixed precision anywhere; then what
@@ -24,6 +25,7 @@ static struct { /* once: told when torch is first used by a captured program */
     PyObject *casting;        /* is it on there? */
     PyObject *levels;         /* the module that counts levels of forward-mode derivatives, from -1 */
     PyGetSetDescrObject *requires_grad;
+    PyGetSetDescrObject *parts[CR_PART_COUNT];
 } torch;
 
 /* ---- tensors ---- */
@@ -99,12 +101,30 @@ static uint32_t marks_of(PyObject *o) {
     return Py_IS_TYPE(o, torch.tensor) ? cr_marked_sizes(o, DYNAMIC_MARK) : 0;
 }
 
+static PyObject *get(const PyGetSetDescrObject *of, PyObject *o) {
+    return of->d_getset->get(o, of->d_getset->closure);
+}
+
 static bool wants_grad(PyObject *o) {
-    PyObject *answer = torch.requires_grad->d_getset->get(o, torch.requires_grad->d_getset->closure);
+    PyObject *answer = get(torch.requires_grad, o);
     bool yes = answer == Py_True;
     Py_XDECREF(answer);
     PyErr_Clear();
     return yes;
+}
+
+/* What the tensor holds stays when the reference that this made is given back: torch keeps the object of a tensor as
+ * long as anything in C has that tensor. Of a node nobody knows who has it. */
+static PyObject *part(PyObject *o, cr_part which) {
+    if (kind(o) == CR_KIND_OTHER) return NULL;
+    PyObject *leaf = which == CR_PART_GRAD ? get(torch.parts[CR_PART_IS_LEAF], o) : Py_NewRef(Py_True);
+    PyObject *found = leaf == Py_True ? get(torch.parts[which], o) : NULL;
+    Py_XDECREF(leaf);
+    Py_XDECREF(found);
+    PyErr_Clear();
+    bool told = which == CR_PART_GRAD ? found == Py_None || (found && kind(found) != CR_KIND_OTHER)
+                                      : found == Py_None || found == Py_True || found == Py_False;
+    return told ? found : NULL;
 }
 
 static int ask(Py_ssize_t i);
@@ -257,6 +277,24 @@ static cr_row_kind row(PyObject *callable, PyObject **object) {
     return CR_ROW_NONE;
 }
 
+static bool has_row(PyObject *name) {
+    int has = PySet_Contains(torch.methods, name);
+    if (has < 0) PyErr_Clear();
+    return has == 1;
+}
+
+/* The first torch.compile() puts torch._dynamo.disable() around methods of optimizers. */
+static PyObject *hides(PyObject *function) {
+    const PyFunctionObject *fn = (PyFunctionObject *)function;
+    const char *attribute = "_torchdynamo_orig_callable";
+    const char *module = fn->func_module && PyUnicode_Check(fn->func_module) ? PyUnicode_AsUTF8(fn->func_module) : NULL;
+    const char *file = PyUnicode_AsUTF8(((PyCodeObject *)fn->func_code)->co_filename);
+    PyErr_Clear();
+    bool is = fn->func_dict && module && file && !strncmp(module, "torch.optim.", 12) &&
+              strstr(file, "/torch/_dynamo/eval_frame.py") && PyDict_GetItemString(fn->func_dict, attribute);
+    return is ? PyUnicode_InternFromString(attribute) : NULL;
+}
+
 static PyObject *no_name(PyObject *callable) {
     (void)callable;
     return NULL;
@@ -309,12 +347,26 @@ static PyObject *build(cr_graph *g, PyObject *examples, PyObject *weights, bool 
     return made;
 }
 
+/* What no Python has seen is the code's own. */
+static int is_failure(void) {
+    PyObject *type, *value, *traceback, *answer = NULL;
+    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_SystemError)) return 0;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback && !PyException_SetTraceback(value, traceback)) answer = PyObject_CallOneArg(torch.is_failure, value);
+    int own = !traceback ? 1 : answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    if (!own) return PyErr_Restore(type, value, traceback), 0;
+    Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(traceback);
+    return own;
+}
+
 /* torch's dispatcher, transforms, compiler and registries: what they compute are not the program's tensors. */
 static const char *const machinery[] = {
     "/torch/_ops.py", "/torch/_functorch/", "/torch/_higher_order_ops/", "/torch/_dynamo/", "/torch/_compile.py",
     "/torch/_library/", "/torch/library.py", "/torch/_subclasses/", "/torch/_inductor/", "/torch/fx/",
     "/torch/utils/_pytree.py", "/torch/utils/_python_dispatch.py", "/torch/utils/checkpoint.py",
-    "/torch/autograd/graph.py", NULL,
+    "/torch/autograd/graph.py", "/torch/autograd/__init__.py", "/torch/_tensor.py", NULL,
 };
 
 const cr_frontend cr_frontend_torch = { /* once */
@@ -333,8 +385,11 @@ const cr_frontend cr_frontend_torch = { /* once */
     .resolve = no_name,
     .find = find_op,
     .tables = { "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set" },
+    .part = part,
     .borrow = borrow,
     .row = row,
+    .hides = hides,
+    .has_row = has_row,
     .translate = translate,
     .is_constant = is_constant,
     .class_of_results = class_of_results,
@@ -342,37 +397,43 @@ const cr_frontend cr_frontend_torch = { /* once */
     .stand_ins = "cresset._torch.instead",
     .machinery = machinery,
     .build = build,
+    .is_failure = is_failure,
 };
 
 /* ---- Python's side ---- */
 
 static PyObject *setup(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "tensor", "parameter", "size", "ours", "constants", "rows", "find", "build", "translate",
-                             "set_grad", "default_dtype", "questions", "levels", "set_frames", "host",
-                             "casts", "casting", NULL };
-    PyObject *tensor, *parameter, *size, *ours, *constants, *rows, *find, *make, *show, *set_grad, *dtype, *questions,
-        *levels, *set_frames, *host, *casts_of, *casting_of;
+    static char *names[] = { "tensor", "parameter", "size", "ours", "constants", "rows", "find", "build", "is_failure",
+                             "translate", "set_grad", "default_dtype", "questions", "levels", "set_frames", "host",
+                             "casts", "casting", "methods", NULL };
+    PyObject *tensor, *parameter, *size, *ours, *constants, *rows, *find, *make, *fails, *show, *set_grad, *dtype,
+        *questions, *levels, *set_frames, *host, *casts_of, *casting_of, *methods;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!OOOOOO!OOOOO:_torch_frontend", names, &PyType_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!OOOOOOO!OOOOOO!:_torch_frontend", names, &PyType_Type,
                                      &tensor, &PyType_Type, &parameter, &PyType_Type, &size, &PyDict_Type, &ours,
-                                     &PyTuple_Type, &constants, &PyDict_Type, &rows, &find, &make, &show, &set_grad,
-                                     &dtype, &PyTuple_Type, &questions, &levels, &set_frames, &host, &casts_of,
-                                     &casting_of))
+                                     &PyTuple_Type, &constants, &PyDict_Type, &rows, &find, &make, &fails, &show,
+                                     &set_grad, &dtype, &PyTuple_Type, &questions, &levels, &set_frames, &host,
+                                     &casts_of, &casting_of, &PySet_Type, &methods))
         return NULL;
     if (PyTuple_GET_SIZE(questions) < FIRST_MODE || PyTuple_GET_SIZE(questions) > QUESTIONS)
         return PyErr_Format(PyExc_ValueError, "there are %zd questions", PyTuple_GET_SIZE(questions));
-    PyObject *wants = PyObject_GetAttrString(tensor, "requires_grad");
-    if (!wants || !Py_IS_TYPE(wants, &PyGetSetDescr_Type)) {
-        Py_XDECREF(wants);
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "requires_grad is no attribute in C");
+    static const char *const parts[] = { [CR_PART_GRAD] = "grad", [CR_PART_GRAD_FN] = "grad_fn",
+                                         [CR_PART_IS_LEAF] = "is_leaf", [CR_PART_REQUIRES_GRAD] = "requires_grad" };
+    for (int i = 0; i < CR_PART_COUNT; i++) {
+        PyObject *getter = PyObject_GetAttrString(tensor, parts[i]);
+        if (!getter || !Py_IS_TYPE(getter, &PyGetSetDescr_Type)) {
+            Py_XDECREF(getter);
+            return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "%s is no attribute in C", parts[i]);
+        }
+        torch.parts[i] = (PyGetSetDescrObject *)getter;
     }
-    torch.requires_grad = (PyGetSetDescrObject *)wants;
+    torch.requires_grad = torch.parts[CR_PART_REQUIRES_GRAD];
     PyObject **const at[] = { (PyObject **)&torch.tensor, (PyObject **)&torch.parameter, (PyObject **)&torch.size,
-                              &torch.ours, &torch.constants, &torch.find, &torch.build, &torch.translate,
-                              &torch.set_grad, &torch.default_dtype, &torch.questions, &torch.levels,
-                              &torch.set_frames, &torch.host, &torch.casts, &torch.casting };
-    PyObject *const given[] = { tensor, parameter, size, ours, constants, find, make, show, set_grad, dtype, questions,
-                                levels, set_frames, host, casts_of, casting_of };
+                              &torch.ours, &torch.constants, &torch.find, &torch.build, &torch.is_failure,
+                              &torch.translate, &torch.set_grad, &torch.default_dtype, &torch.questions, &torch.levels,
+                              &torch.set_frames, &torch.host, &torch.casts, &torch.casting, &torch.methods };
+    PyObject *const given[] = { tensor, parameter, size, ours, constants, find, make, fails, show, set_grad, dtype,
+                                questions, levels, set_frames, host, casts_of, casting_of, methods };
     for (size_t i = 0; i < CR_COUNT(at); i++) *at[i] = Py_NewRef(given[i]);
     if (!(torch.rows = PyDict_Copy(rows))) return NULL;
     Py_RETURN_NONE;

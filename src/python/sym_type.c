@@ -8,6 +8,9 @@
 #include "sym/shape.h"
 #include "trace/trace.h"
 
+#include <float.h>
+#include <math.h>
+
 typedef struct symbolic { PyObject_HEAD cr_env *env; cr_arg value; } symbolic; /* value: INT (symbolic) or SYM */
 
 static PyTypeObject int_type, float_type, bool_type;
@@ -146,16 +149,90 @@ static cr_status check(cr_env *env, cr_sym e, cr_cmp cmp, cr_sym limit) {
     return cr_env_check(env, cr_sym_compare(env, e, cmp, limit), "");
 }
 
+static bool divides(sym_op op) { return op == FLOORDIV || op == TRUEDIV || op == MOD; }
+static bool shifts(sym_op op) { return op == LSHIFT || op == RSHIFT; }
+
 /* What Python refuses of these operands, where only data tell what they are. */
 static cr_status refuse_operands(cr_env *env, sym_op op, const cr_arg *args) {
-    if (!cr_env_is_exact(env)) return CR_OK;
-    bool divides = op == FLOORDIV || op == TRUEDIV || op == MOD, shifts = op == LSHIFT || op == RSHIFT;
-    cr_sym b = divides || shifts || op == POW ? unknown(env, &args[1]) : NULL;
-    if (b && divides) return check(env, b, CR_NE, cr_sym_int(env, 0));
-    if (b && shifts) return check(env, b, CR_GE, cr_sym_int(env, 0));
+    cr_sym b = divides(op) || shifts(op) || op == POW ? unknown(env, &args[1]) : NULL;
+    if (b && divides(op)) return check(env, b, CR_NE, cr_sym_int(env, 0));
+    if (b && shifts(op)) return check(env, b, CR_GE, cr_sym_int(env, 0));
     cr_sym a = op == POW ? unknown(env, &args[0]) : NULL;
     bool whole = a && cr_sym_type_of(a) != CR_TYPE_FLOAT && args[1].kind == CR_ARG_INT && !b && args[1].u.i >= 0;
     return (a || b) && !whole ? cr_env_undecided(env, a ? a : b) : CR_OK; /* an int, a float or a complex number? */
+}
+
+/* The example of an operand, and its expression (NULL: a constant). NULL: it has none, or an exception. */
+static PyObject *example_of(cr_env *env, const cr_arg *a, PyObject *o, cr_sym *expression) {
+    int64_t whole;
+    double real;
+    *expression = NULL;
+    if (!is_symbolic(o)) return Py_NewRef(o);
+    cr_sym e = *expression = a->kind == CR_ARG_INT ? cr_dim_sym(env, a->u.i) : a->u.sym;
+    if (cr_sym_type_of(e) == CR_TYPE_FLOAT) return cr_env_hint_float(env, e, &real) ? PyFloat_FromDouble(real) : NULL;
+    return cr_env_hint(env, e, &whole) ? PyLong_FromLongLong(whole) : NULL;
+}
+
+static PyObject *of_examples(sym_op op, PyObject *a, PyObject *b) {
+    switch (op) {
+    case FLOORDIV: return PyNumber_FloorDivide(a, b);
+    case TRUEDIV: return PyNumber_TrueDivide(a, b);
+    case MOD: return PyNumber_Remainder(a, b);
+    case LSHIFT: return PyNumber_Lshift(a, b);
+    case RSHIFT: return PyNumber_Rshift(a, b);
+    default: return PyNumber_Power(a, b, Py_None);
+    }
+}
+
+static cr_status guard_example(cr_env *env, cr_sym e, PyObject *example) {
+    if (!e) return CR_OK;
+    return check(env, e, CR_EQ, PyFloat_Check(example) ? cr_sym_float(env, PyFloat_AS_DOUBLE(example))
+                                                       : cr_sym_int(env, PyLong_AsLongLong(example)));
+}
+
+/* What Python refuses of the examples it refuses of these operands alone: its exception, and a guard on both. */
+static cr_status refuse_examples(cr_env *env, sym_op op, cr_sym *e, PyObject **examples) {
+    PyObject *result = of_examples(op, examples[0], examples[1]);
+    bool real = result && PyFloat_Check(result), complex = result && PyComplex_Check(result);
+    bool finite = !real || isfinite(PyFloat_AS_DOUBLE(result));
+    Py_XDECREF(result);
+    if (complex || (op == POW && !finite)) return cr_env_undecided(env, e[0] ? e[0] : e[1]);
+    if (result) return CR_OK;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    cr_status status = guard_example(env, e[0], examples[0]);
+    if (!status) status = guard_example(env, e[1], examples[1]);
+    if (!status) PyErr_Restore(type, value, trace);
+    else Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
+    return status;
+}
+
+/* What Python did not refuse of the examples it must not refuse of another call: where nothing uses the number, nobody
+ * would notice. */
+static cr_status guard_operands(cr_env *env, sym_op op, const cr_sym *e, bool inverse, const cr_arg *result) {
+    cr_sym zero = cr_sym_int(env, 0), divisor = divides(op) ? e[1] : inverse ? e[0] : NULL;
+    if (shifts(op)) return e[1] ? check(env, e[1], CR_GE, zero) : CR_OK;
+    if (divisor) CR_TRY(check(env, divisor, CR_NE, zero));
+    cr_sym r = op == POW && result->kind == CR_ARG_SYM ? result->u.sym : NULL; /* a float may overflow */
+    if (!r || cr_sym_type_of(r) != CR_TYPE_FLOAT) return CR_OK;
+    CR_TRY(check(env, r, CR_LE, cr_sym_float(env, DBL_MAX)));
+    return check(env, r, CR_GE, cr_sym_float(env, -DBL_MAX));
+}
+
+/* An operator that Python refuses of some numbers. CR_OK with an exception: of these. */
+static cr_status call_refusable(cr_env *env, sym_op op, const cr_op *row, PyObject *a, PyObject *b, cr_arg *args,
+                                cr_arg *result) {
+    cr_sym e[2];
+    PyObject *examples[2] = { example_of(env, &args[0], a, &e[0]), example_of(env, &args[1], b, &e[1]) };
+    bool known = examples[0] && examples[1];
+    bool inverse = known && op == POW && PyLong_Check(examples[1]) && PyLong_AsLongLong(examples[1]) < 0;
+    cr_status status = PyErr_Occurred() ? CR_OK : known ? refuse_examples(env, op, e, examples)
+                                                        : refuse_operands(env, op, args);
+    if (!status && !PyErr_Occurred()) status = cr_call(row, args, result);
+    if (!status && !PyErr_Occurred() && known) status = guard_operands(env, op, e, inverse, result);
+    Py_XDECREF(examples[0]);
+    Py_XDECREF(examples[1]);
+    return status;
 }
 
 /* The integer of a float: there is none of NaN, and none in 64 bits of large ones. */
@@ -180,9 +257,11 @@ static PyObject *apply(sym_op op, PyObject *a, PyObject *b) {
         status = CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", op_names[op]);
     cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
     *mode = (cr_call_mode){ .fake = saved.fake, .depth = saved.depth + 1, .env = env };
-    if (!status) status = refuse_operands(env, op, args);
-    if (!status) status = cr_call(ops[op], args, &result);
+    bool refusable = cr_env_is_exact(env) && (divides(op) || shifts(op) || op == POW);
+    if (!status) status = refusable ? call_refusable(env, op, ops[op], a, b, args, &result)
+                                    : cr_call(ops[op], args, &result);
     *mode = saved;
+    if (!status && PyErr_Occurred()) return NULL;
     if (!status && saved.recorder && !saved.depth) status = cr_trace_number(saved.recorder, ops[op], args, &result);
     return status ? cr_py_raise(status) : wrap(env, result);
 }
@@ -403,6 +482,9 @@ static PyObject *sym_hex(PyObject *self, PyObject *unused) { return (void)unused
 static PyObject *sym_abs(PyObject *self) {
     PyObject *negative = sym_neg(self), *text = negative ? PyUnicode_FromString("torch::sym_max") : NULL;
     PyObject *result = text ? sym_call(NULL, (PyObject *[]){ text, self, negative }, 3) : NULL;
+    PyObject *zero = result && is_real(result) ? PyFloat_FromDouble(0) : NULL;
+    if (zero) Py_XSETREF(result, PyNumber_Add(result, zero)); /* of -0.0 it is 0.0 */
+    Py_XDECREF(zero);
     Py_XDECREF(text);
     Py_XDECREF(negative);
     return result;

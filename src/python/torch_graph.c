@@ -16,7 +16,9 @@ enum { GIL_WORK = 8192, FEW = 48 };
 
 /* What an entry of the result is. */
 typedef enum result_kind { RESULT_NEW, RESULT_GIVEN, RESULT_ARGUMENT, RESULT_OBJECT, RESULT_NUMBER,
-                           RESULT_SIZE /* computed from the inputs' sizes */ } result_kind;
+                           RESULT_SIZE, /* computed from the inputs' sizes */
+                           RESULT_INTO /* written into argument `to`, an input, when all others are there */
+} result_kind;
 typedef struct result {
     uint8_t kind;
     int8_t dtype;
@@ -26,6 +28,7 @@ typedef struct result {
     cr_sym *exprs;                       /* of NEW: rank sizes, rank strides, those that are computed; or NULL */
     cr_sym expr;                         /* of SIZE */
     uint32_t at;                         /* result of the graph, or argument */
+    uint32_t to;                         /* of INTO */
     PyObject *object;                    /* of OBJECT */
     PyObject *sizes, *strides;           /* of NEW: tuples of the last call */
     int64_t size[CR_MAX_RANK], stride[CR_MAX_RANK];
@@ -78,7 +81,7 @@ static int read_result(const cr_torch_sizes *all, PyObject *o, result *r) {
     const char *kind;
     PyObject *what, *order = NULL, *sizes = NULL, *strides = NULL;
     int dtype = -1;
-    static const char *const kinds[] = { "new", "given", "argument", "object", "number", "size" };
+    static const char *const kinds[] = { "new", "given", "argument", "object", "number", "size", "into" };
     if (!PyArg_ParseTuple(o, "sO|OO!O!:_TorchGraph", &kind, &what, &order, &PyTuple_Type, &sizes, &PyTuple_Type,
                           &strides))
         return -1;
@@ -88,6 +91,8 @@ static int read_result(const cr_torch_sizes *all, PyObject *o, result *r) {
     if (r->kind == RESULT_SIZE) return cr_torch_size_read(all, what, &r->expr, &r->size[0]);
     r->at = (uint32_t)PyLong_AsUnsignedLong(what);
     if (PyErr_Occurred()) return -1;
+    if (r->kind == RESULT_INTO) return r->to = order ? (uint32_t)PyLong_AsUnsignedLong(order) : UINT32_MAX,
+                                       PyErr_Occurred() ? -1 : 0;
     if (r->kind != RESULT_NEW) return 0;
     if (!order || !PyTuple_Check(order) || !PyTuple_GET_SIZE(order) || PyTuple_GET_SIZE(order) > CR_MAX_RANK + 1 ||
         !cr_py_dtype_read(PyTuple_GET_ITEM(order, 0), &dtype))
@@ -134,10 +139,18 @@ static int read_results(py_torch_graph *g, PyObject *results) {
         uint32_t limit = r->kind == RESULT_ARGUMENT ? g->nargs : g->nvalues;
         if (r->kind != RESULT_OBJECT && r->kind != RESULT_SIZE && r->at >= limit)
             return PyErr_Format(PyExc_ValueError, "result %u is number %u of %u", i, r->at, limit), -1;
+        if (r->kind == RESULT_INTO && (r->to >= g->ninputs || g->from[r->to] != (int32_t)r->to))
+            return PyErr_Format(PyExc_ValueError, "result %u goes into argument %u of %u", i, r->to, g->nargs), -1;
     }
     return 0;
 }
 
+static int compare_numbers(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* In order. */
 static int read_written(py_torch_graph *g, PyObject *written) {
     g->nwritten = written ? (uint32_t)PyTuple_GET_SIZE(written) : 0;
     g->written = PyMem_Calloc(g->nwritten + 1u, sizeof *g->written);
@@ -148,6 +161,7 @@ static int read_written(py_torch_graph *g, PyObject *written) {
         if (g->written[i] >= g->ninputs)
             return PyErr_Format(PyExc_ValueError, "there is no input %u", g->written[i]), -1;
     }
+    qsort(g->written, g->nwritten, sizeof *g->written, compare_numbers);
     return 0;
 }
 
@@ -282,20 +296,44 @@ static void range_of(const cresset_value *v, uintptr_t *first, uintptr_t *end) {
 }
 
 /* Inputs that are written lie in no other input's memory: the graph was recorded so. */
+typedef struct extent { uintptr_t first, end; bool written; } extent;
+
+static int compare_extents(const void *a, const void *b) {
+    const extent *x = a, *y = b;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* In the order of memory: whatever begins before the end of one before it overlaps it. */
+static bool are_apart(extent *at, size_t n) {
+    uintptr_t end = 0, end_of_written = 0;
+    qsort(at, n, sizeof *at, compare_extents);
+    for (size_t i = 0; i < n; i++) {
+        if (at[i].first < (at[i].written ? end : end_of_written)) return false;
+        end = CR_MAX(end, at[i].end);
+        if (at[i].written) end_of_written = CR_MAX(end_of_written, at[i].end);
+    }
+    return true;
+}
+
 static int check_apart(const frame *f) {
     const py_torch_graph *g = f->g;
-    for (uint32_t k = 0; k < g->nwritten; k++) {
-        uintptr_t first, end, other, other_end;
-        range_of(&f->values[g->written[k]], &first, &end);
-        for (uint32_t i = 0; i < g->ninputs; i++) {
-            if (i == g->written[k] || f->values[i].kind != CRESSET_TENSOR) continue;
-            range_of(&f->values[i], &other, &other_end);
-            if (other >= end || other_end <= first || other == other_end || first == end) continue;
-            PyErr_SetString(PyExc_RuntimeError, "an input that is written shares memory with another");
-            return -1;
-        }
+    extent few[FEW * 2], *all = g->ninputs > CR_COUNT(few) ? PyMem_Malloc(g->ninputs * sizeof *all) : few;
+    size_t n = 0;
+    uint32_t next = 0; /* of the written, which are in order */
+    if (!all) return PyErr_NoMemory(), -1;
+    for (uint32_t i = 0; i < g->ninputs; i++) {
+        bool written = next < g->nwritten && g->written[next] == i;
+        next += written;
+        if (f->values[i].kind != CRESSET_TENSOR) continue;
+        all[n].written = written;
+        range_of(&f->values[i], &all[n].first, &all[n].end);
+        n += all[n].first != all[n].end;
     }
-    return 0;
+    bool apart = are_apart(all, n);
+    if (all != few) PyMem_Free(all);
+    if (apart) return 0;
+    PyErr_SetString(PyExc_RuntimeError, "an input that is written shares memory with another");
+    return -1;
 }
 
 /* ---- running ---- */
@@ -539,8 +577,8 @@ static PyObject *new_of(const frame *f, result *r) {
 /* What native code gave becomes a result of the graph; tensors that torch's memory is made for stay as they are. */
 static int settle(const frame *f, const result *r) {
     cresset_value *raw = &f->raw[r->at];
-    if (!f->is_raw || f->made[r->at].kind != CR_ARG_NONE || (r->kind == RESULT_NEW && raw->kind == CRESSET_TENSOR))
-        return 0;
+    bool stays = (r->kind == RESULT_NEW || r->kind == RESULT_INTO) && raw->kind == CRESSET_TENSOR;
+    if (!f->is_raw || f->made[r->at].kind != CR_ARG_NONE || stays) return 0;
     cr_status status = cr_native_take(f->native, raw, &f->made[r->at]);
     return status ? cr_py_fail(status) : 0;
 }
@@ -563,14 +601,57 @@ static PyObject *object_of(frame *f, result *r) {
     return cr_torch_give(made->u.t);
 }
 
+/* Where a result lies. false: it is no tensor. */
+static bool find_result(const frame *f, uint32_t at, cresset_value *out) {
+    if (f->is_raw && f->raw[at].kind == CRESSET_TENSOR) return *out = f->raw[at], true;
+    const cr_arg *made = &f->made[at];
+    if (made->kind != CR_ARG_TENSOR) return false;
+    const cr_tensor *t = made->u.t;
+    *out = (cresset_value){ .kind = CRESSET_TENSOR, .dtype = t->meta.dtype, .rank = t->meta.rank,
+                            .data = cr_tensor_view(t).p, .size = t->meta.size, .stride = t->meta.stride };
+    return true;
+}
+
+/* Does it fit there? Looked at before anything is written. */
+static int check_into(const frame *f, const result *r) {
+    const cresset_value *to = &f->values[r->to];
+    cresset_value from;
+    if (settle(f, r)) return -1;
+    bool fits = cr_torch_is_plain(f->args[r->to]) && to->kind == CRESSET_TENSOR && find_result(f, r->at, &from) &&
+                from.dtype == to->dtype && from.rank == to->rank;
+    for (int d = 0; fits && d < to->rank; d++) fits = from.size[d] == to->size[d];
+    if (fits) return 0;
+    PyErr_SetString(PyExc_RuntimeError, "a new value has another shape than what is written; this is a bug of cresset");
+    return -1;
+}
+
+static int write_into(const frame *f, const result *r) {
+    const cresset_value *to = &f->values[r->to];
+    cresset_value from;
+    find_result(f, r->at, &from);
+    int64_t n = 1;
+    bool dense = true; /* row by row, both: one piece of memory */
+    for (int d = to->rank; d-- > 0; n *= to->size[d])
+        dense = dense && (to->size[d] == 1 || (to->stride[d] == n && from.stride[d] == n));
+    if (!n) return 0;
+    if (dense) return memcpy(to->data, from.data, (size_t)(n * rt_itemsize(to->dtype))), 0;
+    return copy(to, &from);
+}
+
 static PyObject *give_results(frame *f) {
     py_torch_graph *g = f->g;
     PyObject *list = PyList_New(g->nresults);
     for (uint32_t i = 0; list && i < g->nresults; i++) {
-        PyObject *o = object_of(f, &g->results[i]);
+        const bool into = g->results[i].kind == RESULT_INTO;
+        PyObject *o = !into ? object_of(f, &g->results[i]) : check_into(f, &g->results[i]) ? NULL : Py_NewRef(Py_None);
         if (o) PyList_SET_ITEM(list, i, o);
         else Py_CLEAR(list);
     }
+    for (uint32_t i = 0; list && i < g->nresults; i++)
+        if (g->results[i].kind == RESULT_INTO && write_into(f, &g->results[i])) {
+            PyErr_SetString(PyExc_SystemError, "new values were written in part; this is a bug of cresset");
+            Py_CLEAR(list); /* nothing runs again (frontend_torch.c) */
+        }
     release_results(f);
     return list;
 }

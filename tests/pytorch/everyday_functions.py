@@ -468,7 +468,7 @@ def nested_compile(c):
 # ---- transforms of functions ----
 
 
-@program(breaks=1)
+@program
 def func_grad(c):
     yield from calls(
         c,
@@ -477,7 +477,7 @@ def func_grad(c):
     )
 
 
-@program(breaks=1)
+@program
 def func_grad_of_recorded(c):
     yield from calls(
         c, lambda x, w: torch.func.grad(lambda w: (x @ w).tanh().sum())(w), lambda n: (leaf(n, 4), leaf(4, 2))
@@ -493,7 +493,7 @@ def func_vmap(c):
     )
 
 
-@program(breaks=1)
+@program
 def func_grad_and_value(c):
     def f(w, x):
         g, (v, aux) = torch.func.grad_and_value(lambda w: ((x @ w).sin().mean(), x.sum()), has_aux=True)(w)

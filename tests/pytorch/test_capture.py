@@ -726,3 +726,65 @@ def test_a_call_that_trains_refuses_what_does_not_fit():
     assert vars(ctx) == {"to_save": ("more", "other"), "materialize_grads": False}
     with pytest.raises(TypeError, match="a context, 1 others and 2 inputs"):
         forward(ctx, (), "a", "b")
+
+
+def test_masks_without_dimensions():
+    def f(x):
+        x = x.clone()
+        x[x > 0] = 5.0
+        return x, x[x < -1].sum()
+
+    run = cresset.compile(f, backend="eager")
+    for value in (0.5, -0.5, -2.0):
+        assert [t.item() for t in run(torch.tensor(value))] == [t.item() for t in f(torch.tensor(value))]
+
+
+def _swaps(a, b, i):
+    old = a.clone()
+    a.copy_(b)
+    b.copy_(old)
+
+
+def _turns(a, b, i):
+    a.copy_(b.flip(0).t().reshape(a.shape))
+    b.copy_(a)
+    a.add_(1)
+
+
+def _shows_another(a, b, i):
+    a.copy_(b[:, :])
+    b.zero_()
+    return a.sum()
+
+
+def _fails_late(a, b, i):
+    a.mul_(2)
+    b.add_(a)
+    return a[i]
+
+
+@pytest.mark.parametrize("f", [_swaps, _turns, _shows_another, _fails_late])
+@pytest.mark.parametrize("options", [{"backend": "eager"}, {"options": {"wait": True}}])
+def test_new_values_are_written_when_everything_is_computed(f, options):
+    def inputs(k, transposed):
+        torch.manual_seed(k)
+        made = [torch.randn(3, 3), torch.randn(3, 3)]
+        return [t.t() for t in made] if transposed else made
+
+    run = cresset.compile(f, **options)
+    for k in range(4):
+        index = torch.tensor(1 if k < 2 else 7)
+        theirs, ours = inputs(k, k % 2), inputs(k, k % 2)
+        results = []
+        for call, given in ((f, theirs), (run, ours)):
+            try:
+                results.append(call(*given, index))
+            except IndexError as error:
+                results.append(type(error))
+        for a, b in zip(theirs, ours):
+            torch.testing.assert_close(b, a)
+            assert b._version == a._version
+        if isinstance(results[0], torch.Tensor):
+            torch.testing.assert_close(results[1], results[0])
+        else:
+            assert results[0] == results[1]

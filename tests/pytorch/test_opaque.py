@@ -51,7 +51,8 @@ def seeded():
 
 
 ops = torch.ops.cresset_test
-ops.twist, ops.pair, ops.odd, ops.fill, ops.twist.default, torch.ops.aten.linalg_ldl_factor.default  # found once
+of_aten = torch.ops.aten._test_autograd_multiple_dispatch.fullcoverage  # for torch's own tests: never a row here
+ops.twist, ops.pair, ops.odd, ops.fill, ops.twist.default  # found once
 PROGRAMS = {
     "middle": lambda x, w: torch.relu(scale(x @ w + 1, 2.0) * 3),
     "first": lambda x, w: ops.twist(x, 0.5) @ w,
@@ -63,7 +64,7 @@ PROGRAMS = {
     "views": lambda x, w: (lambda y: (y, y.t(), scale(y.t(), 2.0)[1:], x[0]))(x @ w),
     "quiet": lambda x, w: _quiet(x, w),
     "dropout": lambda x, w: F.dropout(scale(F.dropout(x, 0.5), 2.0), 0.5) @ w,
-    "aten": lambda x, w: torch.ops.aten.linalg_ldl_factor.default((x @ x.t() + 4).detach())[0] * x,
+    "aten": lambda x, w: of_aten(x @ w) * x,
     "inplace": lambda x, w: scale((x @ w).relu_(), 2.0).mul_(3).add_(x),
 }
 

@@ -6,8 +6,8 @@ import enum
 from cresset._C import GuardOnDataDependentSymNode
 
 __all__ = ["BackendCompilerFailed", "BranchesDifferError", "DataDependentError", "FailOnRecompileLimitHit",
-           "InvalidBackend", "NotCallableError", "SkipFrame", "TorchDynamoException", "TorchRuntimeError",
-           "UncapturedHigherOrderOpError", "Unsupported", "UserError", "UserErrorType"]
+           "InternalTorchDynamoError", "InvalidBackend", "NotCallableError", "SkipFrame", "TorchDynamoException",
+           "TorchRuntimeError", "UncapturedHigherOrderOpError", "Unsupported", "UserError", "UserErrorType"]
 
 
 class UserErrorType(enum.Enum):
@@ -46,6 +46,11 @@ class BackendCompilerFailed(TorchDynamoException):
 
 class SkipFrame(TorchDynamoException):
     """Raised by a backend: it makes nothing of this graph, which runs as it is."""
+
+
+class InternalTorchDynamoError(TorchDynamoException):
+    """A function that was to be told of a capture (guard_export_fn) raised, and nothing is kept of the capture;
+    `__cause__`: what it raised."""
 
 
 class InvalidBackend(TorchDynamoException):

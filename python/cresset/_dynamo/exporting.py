@@ -96,6 +96,22 @@ def _graph_module(ep: Any, kind: type, constants: dict[int, Any]) -> Any:
     return kind(attributes, whole.graph)
 
 
+def _name_unused(gm: Any, ep: Any) -> Any:
+    """A flat input that nothing uses is `arg` and its number, as in PyTorch; where none is used, names stay."""
+    written = {spec.target for spec in ep.graph_signature.output_specs if spec.kind.name == "USER_INPUT_MUTATION"}
+    inputs = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    used = [bool(node.users) or node.name in written for node in inputs]
+    if not any(used) and not any(node.op == "call_function" for node in gm.graph.nodes):
+        return gm
+    for i, node in enumerate(inputs):
+        if not used[i] and node.name != f"arg{i}":
+            node.name = gm.graph._name(f"arg{i}")
+            gm.graph._names.setdefault(node.name, 0)
+            node.target = node.name
+    gm.recompile()
+    return gm
+
+
 def _all_open(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Every size that may vary does."""
     from cresset.export import Dim
@@ -146,7 +162,7 @@ def export(f: Any, *extra_args: Any, aten_graph: bool = False, pre_dispatch: boo
             ep = ep.run_decompositions(decomposition_table if decomposition_table is not None else {})
         if not same_signature:
             return ExportResult(_graph_module(ep, fx.GraphModule, constants), guards)
-        return ExportResult(_graph_module(ep, ExportedGraph, constants)._take(ep), guards)
+        return ExportResult(_name_unused(_graph_module(ep, ExportedGraph, constants)._take(ep), ep), guards)
 
     if extra_args or extra_kwargs:
         warnings.warn("export(f, *args) is deprecated: write export(f)(*args)", FutureWarning, stacklevel=2)

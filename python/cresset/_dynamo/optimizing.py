@@ -2,16 +2,18 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import types
 from typing import Any, Callable
 
 from cresset import _C
 from cresset._dynamo import config
-from cresset._dynamo.exc import NotCallableError
+from cresset._dynamo.exc import InternalTorchDynamoError, NotCallableError
 
 __all__ = ["OptimizeContext", "optimize", "optimize_assert", "remove_from_cache", "reset_code", "run",
            "skip_code"]
+_log = logging.getLogger("cresset.guards")
 
 
 def _check_usage(name: str) -> None:
@@ -98,16 +100,28 @@ class _State:
         self.switch(False)
 
 
+def _caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
 def _tell_guards(compiled: Any, exported: Any, failed: Any) -> None:
     from cresset._dynamo import utils
 
-    def watch(who: Any, entry: dict[str, Any], missed: list[str]) -> None:
+    def watch(who: Any, entry: dict[str, Any], missed: list[str]) -> Exception | None:
         if who is not compiled:
-            return
-        if exported:
-            exported(entry["guards"])
+            return None
         for guard in missed if failed else ():
-            failed(guard)
+            try:
+                failed(guard)
+            except Exception:
+                _log.exception("guard_fail_fn raised for %r; the call goes on", guard)
+        try:
+            if exported:
+                exported(entry["guards"])
+        except Exception as error:
+            return _caused(InternalTorchDynamoError(f"guard_export_fn raised {type(error).__name__}: {error}"), error)
+        return None
     utils.watch(watch, details=True)
 
 
@@ -116,8 +130,9 @@ def optimize(backend: Any = "native", *, nopython: bool = False,
              guard_fail_fn: Callable[[str], Any] | None = None, disable: bool = False,
              dynamic: bool | None = None) -> OptimizeContext:
     """A decorator: as compile(f, backend=backend, fullgraph=nopython, ...). guard_export_fn gets the guards of each
-    capture as texts; guard_fail_fn, when something is captured again, the guard that did not hold of each capture
-    before, the last one's first."""
+    capture as texts: if it raises, so does the call (InternalTorchDynamoError), and nothing is kept. guard_fail_fn
+    gets, when something is captured again, the guard that did not hold of each capture before, the last one's first;
+    what it raises is logged, and the call goes on."""
     from cresset import _compile
     _compile._find_backend(backend)  # an unknown one is told here
     return OptimizeContext(dict(backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic), guard_export_fn,

@@ -30,7 +30,9 @@ def _spend(what: str, seconds: float) -> None:
     _sums[what] += seconds
 
 
-def _observe(compiled: Any, entry: dict[str, Any], missed: list[str] | None) -> None:
+def _observe(compiled: Any, entry: dict[str, Any], missed: list[str] | None) -> Exception | None:
+    """What a watcher gives is raised where the function was called, which then keeps nothing; what it raises itself is
+    a mistake of its own, and printed."""
     if entry["at"] < 0:
         counters["frames"]["total"] += 1
         counters["frames"]["ok"] += entry["reason"] is None or entry["resumes"]
@@ -44,13 +46,13 @@ def _observe(compiled: Any, entry: dict[str, Any], missed: list[str] | None) -> 
     _spend("capture", entry["capture_seconds"])
     if entry["ops"]:
         _spend("compile", entry["compile_seconds"])
-    for watch in list(_watchers):
-        watch(compiled, entry, missed or [])
+    errors = [watch(compiled, entry, missed or []) for watch in list(_watchers)]
+    return next((error for error in errors if error is not None), None)
 
 
 def watch(function: Any, details: bool) -> None:
-    """function(compiled, entry, missed) is called for every entry from now on; missed: what did not hold of those
-    before, the last one's first; details: entries have graph and guards."""
+    """function(compiled, entry, missed) is called for every entry from now on, and gives None or what is to be raised;
+    missed: what did not hold of those before, the last one's first; details: entries have graph and guards."""
     global _details
     _watchers.append(function)
     _details += details

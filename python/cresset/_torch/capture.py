@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import importlib
 import operator
+import sys
 from typing import Any
 
 import torch
+import torch.optim
 import torch.utils.checkpoint
 
 import cresset
 from cresset import _C
-from cresset._torch import crossing, opaque
+from cresset._torch import crossing, lists, opaque
+from cresset.utils._pytree import tree_leaves
 
 _ready: list[bool] = []
 
@@ -63,7 +66,8 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     add("overrides", ("_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic"))
     add("get_grad", ("is_grad_enabled",))
     add("set_grad", ("_set_grad_enabled",))
-    add("constants", ("finfo", "iinfo", "device", "Size", "promote_types", "can_cast", "result_type"))
+    add("constants", ("finfo", "iinfo", "device", "promote_types", "can_cast", "result_type"))
+    rows[torch.Size], rows[torch.Size.numel] = ("op", cresset.Size), ("op", cresset.Size.numel)
     rows[torch.tensor] = ("op", _tensor)
     rows[torch.as_tensor] = ("op", _as_tensor)
     rows[torch.embedding] = ("op", _dense(cresset.embedding, "sparse", 4))
@@ -75,12 +79,35 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     rows[torch.autograd.profiler.record_function.__init__] = ("stands_in", "mark")
     rows[torch.autograd.profiler.record_function.__enter__] = ("stands_in", "set_mark")
     rows[torch.autograd.profiler.record_function.__exit__] = ("stands_in", "take_mark")
+    rows.update(_of_optimizers())
     for function in _compiling():
         rows[function] = ("compiles", None)
     for name in _META:
         if hasattr(cresset, name):
             rows[getattr(torch, name)] = ("op", getattr(cresset, name))
     return rows
+
+
+def _of_optimizers() -> dict[Any, tuple[str, Any]]:
+    """Lists of tensors, numbers that stay tensors, and what asks for one; as far as this torch has them."""
+    found: dict[Any, tuple[str, Any]] = {}
+    for name, (number, at) in lists.SCALED.items():
+        for spelling in (name, name + "_"):
+            if hasattr(torch.Tensor, spelling) and hasattr(cresset.Tensor, spelling):
+                found[getattr(torch.Tensor, spelling)] = ("op", lists.method(spelling))
+        if hasattr(torch, name):
+            found[getattr(torch, name)] = ("op", lists.scaled(getattr(cresset, name), number, at))
+    for name in dir(torch._C._VariableFunctions) if hasattr(torch._C, "_VariableFunctions") else ():
+        ours = lists.each(name) if name.startswith(lists.PREFIX) else None
+        if ours is not None:
+            found[getattr(torch, name)] = ("op", ours)
+    found[torch.Tensor.requires_grad_] = ("stands_in", "requires_grad_")
+    if hasattr(torch.optim.Optimizer.zero_grad, "__wrapped__"):  # Dynamo does not look into it
+        found[torch.optim.Optimizer.zero_grad] = ("stands_in", "zero_grad")
+    number_of = getattr(sys.modules[torch.optim.Optimizer.__module__], "_get_value", None)
+    if number_of is not None:
+        found[number_of] = ("stands_in", "number_of")
+    return found
 
 
 _SYMBOLIC = ("sym_max sym_min sym_int sym_float sym_not sym_ite sym_sqrt _check _check_value _check_index _check_type "
@@ -98,6 +125,30 @@ def _regions() -> dict[Any, tuple[str, Any]]:
         except ImportError:
             continue
         found[getattr(module, name)] = ("region", getattr(ours, name))
+    found.update(_transforms())
+    return found
+
+
+def _transforms() -> dict[Any, tuple[str, Any]]:
+    """What torch.func.grad() and grad_and_value() call with (function, argnums, has_aux, args, kwargs); without the name
+    their calls are torch's."""
+    try:
+        module = importlib.import_module("torch._functorch.eager_transforms")
+    except ImportError:
+        return {}
+    theirs = getattr(module, "grad_and_value_impl", None)
+    return {} if theirs is None else {theirs: ("region", _grad_and_value)}
+
+
+def _grad_and_value(function: Any, argnums: Any, has_aux: bool, args: Any, kwargs: Any) -> Any:
+    """Ours, which takes more than torch's does: what is no tensor beside the value. In the body of a region torch looks
+    at the function itself."""
+    from cresset import _higher_order, func
+    if _higher_order.is_in_body():
+        raise NotImplementedError("a transform in the body of a region is torch's")
+    found = func._grad_and_value(function, argnums, has_aux, args, kwargs)
+    if has_aux and not all(isinstance(leaf, cresset.Tensor) for leaf in tree_leaves(found[1][1])):
+        raise TypeError("torch's grad() takes nothing but tensors beside the value")
     return found
 
 
@@ -329,11 +380,13 @@ def prepare() -> bool:
                            ours=_pairs,
                            constants=(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo,
                                       torch.iinfo, torch.Size),
-                           rows=_table, find=find, build=running.build, translate=translate,
+                           rows=_table, find=find, build=running.build, is_failure=running.is_failure,
+                           translate=translate,
                            set_grad=crossing.private("_C", "_set_grad_enabled") or _set_grad,
                            default_dtype=torch.float32, questions=_questions(),
                            levels=torch.autograd.forward_ad if crossing.allows_private() else _Levels(),
                            set_frames=crossing.private("_C", "_dynamo", "eval_frame", "set_eval_frame") or _no_frames,
-                           host=opaque.host, casts=_casts, casting=_casting)
+                           host=opaque.host, casts=_casts, casting=_casting,
+                           methods={f.__name__ for f in _of_optimizers() if hasattr(f, "__objclass__")})
         _ready.append(True)
     return True

@@ -78,6 +78,39 @@ def take_mark(self: Any, *exception: Any) -> None:  # unused exception: it goes 
     self.run_callbacks_on_exit = True
 
 
+def number_of(x: Any) -> Any:
+    """torch.optim's: the number in a tensor. Here the tensor stays one, with as many digits as a number of Python's."""
+    if isinstance(x, torch.Tensor) and not x.is_complex():
+        return x.to(torch.float64, copy=True)
+    return x
+
+
+def zero_grad(self: Any, set_to_none: bool = True) -> None:
+    """Optimizer.zero_grad(), which torch hides from its own compiler; in a graph lists of gradients are as good as one
+    after the other."""
+    if not hasattr(self, "_zero_grad_profile_name"):
+        _C._graph_break("an optimizer that was unpickled has its methods changed first")
+    for group in self.param_groups:
+        for p in group["params"]:
+            grad = p.grad
+            if grad is None:
+                continue
+            if set_to_none:
+                p.grad = None
+                continue
+            if grad.grad_fn is not None:
+                _C._graph_break("the history of a gradient is taken away")
+            grad.requires_grad_(False)
+            grad.zero_()
+
+
+def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
+    """Tensor.requires_grad_() where nothing changes by it."""
+    if self.requires_grad != requires_grad:
+        _C._graph_break("requires_grad_() changes a tensor")
+    return self
+
+
 def checkpoint(function: Any, *args: Any, use_reentrant: bool | None = None, context_fn: Any = noop_context_fn,
                determinism_check: str = "default",  # unused determinism_check: nothing is run twice
                debug: bool = False,  # unused debug: of the second run

@@ -151,6 +151,10 @@ def _plain(arg: Any) -> Any:
     raise NotImplementedError(f"an op that only torch has gets an argument of kind {kind}")
 
 
+def carry_out(op: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return op(*args, **kwargs)  # what is raised in here is the op's (running.is_failure)
+
+
 class Call:
     """One node that torch carries out: reads values by name, gives its results by name."""
 
@@ -172,7 +176,7 @@ class Call:
         args = [a for a, name in zip(given, self.names) if not name]
         kwargs = {name: a for a, name in zip(given, self.names) if name}
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.quiet):
-            made = self.op(*args, **kwargs)
+            made = carry_out(self.op, args, kwargs)
         made = list(made) if isinstance(made, (tuple, list)) else [made]
         wants = [t.requires_grad for t in made]
         if self.wants is None:

@@ -3,9 +3,14 @@
 A graph computes on memory where it lies; its results are torch's own memory. What the program did beside computing
 torch does again, on the caller's tensors: results that are views are taken of the input or result they are views of,
 and new values of inputs that were written are copied into them. Gradients go through an autograd.Function whose forward
-and backward are the two halves of the differentiated graph."""
+and backward are the two halves of the differentiated graph.
+
+A call has two halves. `run(*inputs)` computes and touches nothing of the caller's, but that its code may write new
+values of inputs as the last thing it does: where it fails the call runs plain. `finish(what run gave, *inputs)`, of
+graphs that write alone, writes; what it raises is the caller's."""
 from __future__ import annotations
 
+import gc
 import math
 from typing import Any, Callable, Iterable
 
@@ -19,7 +24,7 @@ from cresset._torch import crossing
 class Shape:
     """A recorded graph by names: values (its results as `nodes` shows them), inputs, outputs (None: no value)."""
 
-    def __init__(self, graph: Any):
+    def __init__(self, graph: Any, nodes: Any = None):
         self.values: dict[str, dict[str, Any]] = {}
         self.inputs: list[str] = []
         self.outputs: list[str | None] = []
@@ -27,9 +32,10 @@ class Shape:
         self.made: dict[str, dict[str, Any]] = {}   # value -> the node that gives it
         self.loud: set[str] = set()            # values that nodes use which were recorded with gradients on
         self.objects: dict[str, str] = {}      # value -> the one that is the same object, before it was written to
+        self.input_set: set[str] = set()
         self.split_writes = False              # is one of several views of a call (unbind) written, with gradients on?
         self.varies = False                    # do sizes differ from call to call?
-        for node in graph.nodes:
+        for node in graph.nodes if nodes is None else nodes:
             if node["kind"] == "output":
                 self.outputs = [arg.get("as_value") for arg in node["args"]]
             elif not node["no_grad"]:
@@ -40,6 +46,7 @@ class Shape:
                 self.made[result["name"]] = node
                 if node["kind"] == "placeholder":
                     self.inputs.append(result["name"])
+                    self.input_set.add(result["name"])
             for result in node["results"]:
                 if result.get("writes"):
                     self._note_write(node, result)
@@ -165,8 +172,8 @@ class Plan:
     `weights`: inputs that native code may be made with, as the examples are."""
 
     def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: int,
-                 weights: Iterable[int] = ()):
-        self.shape = shape = Shape(graph)
+                 weights: Iterable[int] = (), nodes: Any = None):
+        self.shape = shape = Shape(graph, nodes)
         self.given = len(shape.outputs)  # what the program gets; behind it, what some of that are views of
         self._check_kinds()
         if shape.varies:
@@ -195,6 +202,7 @@ class Plan:
             self.live = set(_C._differentiate(self.graph, wrt, None)[3])
         self.kept: list[int] = []       # outputs of the functional graph that are the code's results
         self.sizes = Sizes()            # of views; behind the results
+        self.objects = [shape.object(name) for name in shape.outputs]
         self.outputs = [self._output(k) for k in range(self.given)]
         written = [(k, shape.written.get(shape.memory(shape.outputs[at]), 0)) for k, at in enumerate(self.kept)]
         self.result_bumps = [(k, n) for k, n in written if n]
@@ -202,6 +210,7 @@ class Plan:
         # versions go up as often as the program writes; statistics of batch norm are written without
         self.bumps = [shape.written.get(shape.inputs[i], 0) for i in self.mutated]
         self.histories = [len(shape.outputs) + k in self.live for k in range(len(self.mutated))]
+        self.direct: set[int] = set()   # inputs that the code writes to itself
 
     # ---- what outputs are ----
 
@@ -221,7 +230,7 @@ class Plan:
         such views of inputs are taken again, and only where nothing with gradients uses them."""
         shape = self.shape
         still = {n for n, t in zip(shape.inputs, examples) if not isinstance(t, torch.Tensor) or not t.requires_grad}
-        quiet = [n for n, made in shape.made.items() if records and made["no_grad"] and shape.values[n]["of"]
+        quiet = [n for n, made in shape.made.items() if records and made["no_grad"] and shape.values[n].get("of")
                  and not shape.values[n].get("writes") and shape.memory(n) not in still and not shape.detached(n)]
         for name in quiet:
             if name in shape.loud or (name in shape.outputs and shape.memory(name) not in shape.inputs):
@@ -264,7 +273,7 @@ class Plan:
     def _output(self, k: int) -> tuple[Any, ...]:
         shape = self.shape
         name = shape.outputs[k]
-        memory, objects = shape.memory(name), [shape.object(n) for n in shape.outputs]
+        memory, objects = shape.memory(name), self.objects
         value, whole = shape.values[name], shape.values[memory]
         if objects[k] in shape.inputs:
             return ("input", shape.inputs.index(objects[k]))
@@ -306,7 +315,15 @@ class Plan:
                      else shape.values[shape.outputs[at]]["meta"]) for at in self.kept]
 
     def inference(self) -> Any:
-        rows = self.results(self.functional) + self.sizes.rows()
+        """Code whose new values of inputs are written by itself, as its last act, where no history is recorded and they
+        are no inputs themselves (which others may be written into)."""
+        rows = self.results(self.functional)
+        for i, k, history in zip(self.mutated, self.new_values, self.histories):
+            name = self.functional.outputs[self.kept[k]]
+            if not history and self.functional.memory(name) not in self.functional.input_set:
+                rows[k] = ("into", self.kept[k], i)
+                self.direct.add(i)
+        rows += self.sizes.rows()
         code = _compile(self.graph, len(self.shape.inputs), rows, self.native, self.mutated, self.weights,
                         self.examples)
         self.examples = ()
@@ -417,14 +434,17 @@ def _may_write(plan: Plan, inputs: Any) -> None:
 
 
 def _write(plan: Plan, inputs: Any, results: Any) -> None:
+    written = []
     for i, k, bumps, history in zip(plan.mutated, plan.new_values, plan.bumps, plan.histories):
+        t = inputs[i]
         if history:
-            inputs[i].copy_(results[k])
+            t.copy_(results[k])
             bumps -= 1
-        else:
-            inputs[i].data.copy_(results[k].detach())
+        elif i not in plan.direct:
+            t.data.copy_(results[k].detach())
         for _ in range(bumps):
-            torch.autograd.graph.increment_version(inputs[i])
+            written.append(t)
+    torch.autograd.graph.increment_version(written)
 
 
 def _count_writes(plan: Plan, results: Any) -> None:
@@ -434,19 +454,41 @@ def _count_writes(plan: Plan, results: Any) -> None:
             torch.autograd.graph.increment_version(results[k])
 
 
-def _with_epilogue(plan: Plan, code: Any) -> Any:
+Halves = tuple[Any, "Callable[..., list[Any]] | None"]  # run, finish
+
+
+def _with_epilogue(plan: Plan, code: Any) -> Halves:
+    def count(_inputs: Any, results: Any) -> None:
+        _count_writes(plan, results)
+
+    def counting(*inputs: Any) -> Any:
+        results = code(*inputs)
+        _count_writes(plan, results)
+        return results
+    if plan.mutated:  # the code may have written: the rest is not the first half's
+        return _halves(plan, code, [code], count if plan.result_bumps else None)
+    return _halves(plan, counting if plan.result_bumps else code, [code])
+
+
+def _halves(plan: Plan, compute: Callable[..., Any], codes: list[Any],
+            wrote: Callable[[Any, Any], None] | None = None) -> Halves:
     take = _views(plan)
 
     def run(*inputs: Any) -> list[Any]:
-        if plan.mutated:
-            _may_write(plan, inputs)
-        results = code(*inputs)
-        _count_writes(plan, results)
-        if plan.mutated:
-            _write(plan, inputs, results)
+        return take(inputs, compute(*inputs))
+
+    def run_first(*inputs: Any) -> Any:
+        _may_write(plan, inputs)
+        return compute(*inputs)
+
+    def finish(results: Any, *inputs: Any) -> list[Any]:
+        _write(plan, inputs, results)
+        if wrote is not None:
+            wrote(inputs, results)
         return take(inputs, results)
-    run._codes = [code]
-    return run
+    first = run_first if plan.mutated else run
+    first._codes = codes
+    return first, finish if plan.mutated else None
 
 
 # ---- gradients ----
@@ -634,29 +676,18 @@ def _quick_apply(function: Any) -> Any:
     return apply.__get__(None, function) if hasattr(apply, "__get__") else function.apply
 
 
-def _with_gradients(plan: Plan) -> Any:
+def _with_gradients(plan: Plan) -> Halves:
     t = Training(plan)
     codes = [t.forward, t.backward]
     apply = _C._TorchApply(_quick_apply(t.function), len(plan.shape.inputs), tuple(t.wanted), codes)
     if plan.is_plain():
-        return apply
-    take = _views(plan)
-
-    def run(*inputs: Any) -> Any:
-        if plan.mutated:
-            _may_write(plan, inputs)
-        results = apply(*inputs)
-        if plan.mutated:
-            _write(plan, inputs, results)
-        if t.watched:
-            _watch(t, inputs, results)
-        return take(inputs, results)
-    run._codes = codes
-    return run
+        return apply, None
+    watch = (lambda inputs, results: _watch(t, inputs, results)) if t.watched else None
+    return _halves(plan, apply, codes, watch)
 
 
-def _drawing_once(run: Any) -> Any:
-    """A call that fails behind its graph runs plain: it draws the same numbers again."""
+def drawing_once(run: Any) -> Any:
+    """A call that fails behind its graph, and before it wrote, runs plain: it draws the same numbers again."""
     generator = torch.default_generator
 
     def guarded(*inputs: Any) -> Any:
@@ -670,24 +701,50 @@ def _drawing_once(run: Any) -> Any:
     return guarded
 
 
-def callable_of(plan: Plan) -> Any:
+def callable_of(plan: Plan) -> Halves:
+    finish = None
     if plan.wanted and plan.live & set(plan.kept):
-        run = _with_gradients(plan)
+        run, finish = _with_gradients(plan)
     else:
-        code = plan.inference()
-        run = code if plan.is_plain() else _with_epilogue(plan, code)
-    return run if plan.is_plain() or not _C._graph_draws(plan.graph) else _drawing_once(run)
+        run = plan.inference()
+        if not plan.is_plain():
+            run, finish = _with_epilogue(plan, run)
+    return run if plan.is_plain() or not _C._graph_draws(plan.graph) else drawing_once(run), finish
 
 
-def build(graph: Any, examples: tuple[Any, ...], weights: list[int], records: bool, native: int) -> Any:
-    """The callable for a captured graph: takes its inputs, gives a list of its outputs. NotImplementedError: the call
-    runs plain, for that reason. `weights`: inputs that native code may be made with."""
+_OWN = ("cresset._torch.", "torch.autograd.", "torch.utils._contextlib")
+
+
+def is_failure(error: BaseException) -> bool:
+    """Did a graph, or an op that torch carries out in it, raise it, so that the call runs plain? What a handler of
+    signals raises, which runs wherever Python does, is the caller's."""
+    from cresset._torch import opaque
+    at = error.__traceback__
+    while at is not None:
+        if at.tb_frame.f_code is opaque.carry_out.__code__:
+            return True
+        if not str(at.tb_frame.f_globals.get("__name__")).startswith(_OWN):
+            return False
+        at = at.tb_next
+    return True
+
+
+def build(graph: Any, examples: tuple[Any, ...], weights: list[int], records: bool, native: int) -> Halves:
+    """The halves of a captured graph: run takes its inputs, and gives a list of its outputs, or what finish makes such
+    a list of. NotImplementedError: the call runs plain, for that reason. `weights`: inputs that native code may be
+    made with."""
     from cresset._torch import opaque, stages
+    collects = gc.isenabled()
+    gc.disable()  # of a large graph everything that is made here stays until the end
     try:
-        if opaque.names_in(graph.nodes):
+        nodes = graph.nodes
+        if opaque.names_in(nodes):
             return stages.build(graph, examples, weights, records, native)
-        return callable_of(Plan(graph, examples, records, native, weights))
+        return callable_of(Plan(graph, examples, records, native, weights, nodes))
     except (NotImplementedError, MemoryError):
         raise
     except Exception as error:  # whatever refuses the graph: the program itself is not at fault
         raise NotImplementedError(f"the graph cannot be made code: {error}") from None
+    finally:
+        if collects:
+            gc.enable()

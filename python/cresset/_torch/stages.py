@@ -9,7 +9,7 @@ import torch
 
 from cresset import _C
 from cresset._torch import crossing, opaque
-from cresset._torch.running import Plan, Shape, callable_of, values_in
+from cresset._torch.running import Halves, Plan, Shape, callable_of, drawing_once, values_in
 
 
 class Part:
@@ -21,6 +21,7 @@ class Part:
         self.inputs: list[str] = []
         self.outputs: list[str] = []
         self.run: Any = None
+        self.finish: Any = None  # of the last one, if it writes
 
     def add(self, at: int, node: dict[str, Any]) -> None:
         self.last = at + 1
@@ -34,7 +35,15 @@ class Part:
         return [n for n in dict.fromkeys(n for node in self.nodes for n in values_in(node["args"])) if n not in own]
 
     def __call__(self, values: dict[str, Any]) -> None:
-        values.update(zip(self.outputs, self.run(*[values[name] for name in self.inputs])))
+        given = self.run(*[values[name] for name in self.inputs])
+        if self.finish is None:
+            values.update(zip(self.outputs, given))
+        else:
+            values[""] = given
+
+    def write(self, values: dict[str, Any]) -> None:
+        inputs = [values[name] for name in self.inputs]
+        values.update(zip(self.outputs, self.finish(values.pop(""), *inputs)))
 
 
 def _like(meta: dict[str, Any], wants: bool) -> torch.Tensor:
@@ -69,7 +78,7 @@ class Stages:
         self.stages[-1].add(at, node)
 
     def _check_writes(self) -> None:
-        """What comes after a write may fail, and the call then runs plain from its beginning."""
+        """Writes come last, when nothing is left that may fail: where that fails, the call runs plain."""
         for stage in self.stages[:-1]:
             for node in stage.nodes if isinstance(stage, Part) else ():
                 for result in node["results"]:
@@ -108,24 +117,35 @@ class Stages:
             part = _C._graph_part(self.graph, stage.first, stage.last, tuple(stage.inputs), tuple(stage.outputs))
             weights = [i for i, name in enumerate(stage.inputs) if name in self.weights]
             plan = Plan(part, tuple(examples[n] for n in stage.inputs), self.records, self.native, weights)
-            stage.run = callable_of(plan)
+            stage.run, stage.finish = callable_of(plan)
             self.codes += stage.run._codes if hasattr(stage.run, "_codes") else [stage.run]
             for k, name in enumerate(stage.outputs):
                 made = _like(self.shape.values[name]["meta"], bool(plan.wanted) and k in plan.live)
                 examples[name] = metas[name] = made
 
-    def __call__(self, *inputs: Any) -> list[Any]:
-        values: dict[str, Any] = dict(zip(self.shape.inputs, inputs))
-        for stage in self.stages:
-            stage(values)
+    def halves(self) -> Halves:
+        """The ops that torch carries out may draw numbers, too."""
+        def compute(*inputs: Any) -> dict[str, Any]:
+            values: dict[str, Any] = dict(zip(self.shape.inputs, inputs))
+            for stage in self.stages:
+                stage(values)
+            return values
+
+        def run(*inputs: Any) -> list[Any]:
+            return self._outputs(compute(*inputs))
+
+        def finish(values: dict[str, Any], *_inputs: Any) -> list[Any]:  # which are among the values
+            self.stages[-1].write(values)
+            return self._outputs(values)
+        writes = any(isinstance(stage, Part) and stage.finish is not None for stage in self.stages)
+        first = compute if writes else run
+        first._codes = self.codes
+        return drawing_once(first), finish if writes else None
+
+    def _outputs(self, values: dict[str, Any]) -> list[Any]:
         return [values[name] for name in self.shape.outputs]
 
 
-def build(graph: Any, examples: tuple[Any, ...], weights: list[int], records: bool, native: int) -> Any:
+def build(graph: Any, examples: tuple[Any, ...], weights: list[int], records: bool, native: int) -> Halves:
     crossing.prepare()
-    stages = Stages(graph, examples, weights, records, native)
-
-    def run(*inputs: Any) -> list[Any]:
-        return stages(*inputs)
-    run._codes = stages.codes
-    return run
+    return Stages(graph, examples, weights, records, native).halves()

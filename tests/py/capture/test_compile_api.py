@@ -369,6 +369,25 @@ def test_optimize_tells_guards():
     assert dynamo.optimize("eager", disable=True)(add_one) is add_one
 
 
+def test_guard_callbacks_that_raise(caplog):
+    """As in PyTorch: one ends the call, and nothing is kept; the other is logged."""
+    calls = []
+
+    def fails(told):
+        calls.append(told)
+        raise KeyError("mine")
+    compiled = dynamo.optimize("eager", guard_export_fn=fails)(add_one)
+    for _ in range(2):
+        with pytest.raises(dynamo.exc.InternalTorchDynamoError, match="_export_fn raised KeyError: 'mine'") as told:
+            compiled(cresset.ones(1))
+        assert isinstance(told.value.__cause__, KeyError) and isinstance(told.value, RuntimeError)
+    assert len(calls) == 2 and not compiled._entries()
+    compiled = dynamo.optimize("eager", guard_fail_fn=fails)(lambda x, up: x + 1 if up else x - 1)
+    assert compiled(cresset.ones(1), True).item() == 2 and not caplog.records
+    assert compiled(cresset.ones(1), False).item() == 0 and len(compiled._entries()) == 2
+    assert calls[2:] == ["up is True"] and "KeyError: 'mine'" in caplog.text and "guard_fail_fn" in caplog.text
+
+
 def test_run_captures_nothing():
     compiled = eager(lambda x, n: x + n)
     cached = dynamo.run(lambda x, n: compiled(x, n))

@@ -56,6 +56,65 @@ def test_disable():
         dynamo.disable(3)
 
 
+def captured(compiled):
+    return {e["function"].split(".")[-1]: e["ops"] for e in compiled._entries() if e["ops"]}
+
+
+def test_what_is_disabled_but_not_what_it_calls():
+    """recursive=False: what it calls is captured by whoever called it, as at any break."""
+    seen = []
+
+    def callee(x):
+        return x * 2 + 1
+
+    def raises(x):
+        y = x * 2
+        raise KeyError(y.tolist())
+
+    def again(x, n):
+        seen.append(cresset.compiler.is_compiling())
+        try:
+            raises(x)
+        except KeyError as error:
+            seen.append(str(error))
+        return callee(x).sin() + (again(x, n - 1) if n else 0) + sum(callee(x) for _ in range(1)) + sorted(
+            [2, 1], key=lambda k: k)[0]
+    middle = cresset.compiler.disable(again, recursive=False)
+
+    def f(x):
+        return middle(x + 1, 1) * 3
+    compiled = compiled_of(f)
+    want, log = f(cresset.ones(2)).tolist(), list(seen)
+    for _ in range(2):
+        seen.clear()
+        assert compiled(cresset.ones(2)).tolist() == want and seen == log
+    found = captured(compiled)
+    assert found["callee"] == 2 and found["raises"] == 1 and "again" not in found
+    assert not any("_observe" in e["function"] for e in compiled._entries())
+    deep = compiled_of(lambda x: cresset.compiler.disable(again)(x + 1, 1) * 3)
+    assert deep(cresset.ones(2)).tolist() == want and "callee" not in captured(deep)
+
+
+def test_a_disabled_module_but_not_what_it_calls():
+    class Inner(nn.Module):
+        def forward(self, x):
+            return x * 2 + 1
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x):
+            return self.inner(x).sin()
+    for recursive, ops in ((False, 3), (True, None)):
+        module = cresset.compiler.disable(Outer(), recursive=recursive)
+        compiled = compiled_of(lambda x: module(x + 1) * 3)
+        for _ in range(2):
+            assert compiled(cresset.ones(2)).tolist() == ((cresset.ones(2) * 4 + 1).sin() * 3).tolist()
+        assert captured(compiled).get("forward") == ops
+
+
 def test_disable_modules_and_classes():
     module = nn.Linear(2, 2)
     wrapped = dynamo.disable(module)

@@ -318,3 +318,38 @@ def test_a_write_that_is_not_differentiated_ahead_of_time():
         compiled(x, y, mask).sum().backward()
         assert x.grad.tolist() == [0, 1, 0, 0] and y.grad.tolist() == [2, 0, 2, 2]
     assert compiled._entries()[0]["tier"] == "interpreted"
+
+
+def written_and_viewed(x, y):
+    x.add_(1)
+    y.mul_(2)
+    return x[1:], y * x
+
+
+@pytest.mark.parametrize("grads", [False, True])
+def test_any_allocation_that_fails_writes_nothing_twice(grads):
+    """Before the first write the call runs plain; behind it, it raises: x and y are as before, or as after one call."""
+    def inputs():
+        x, y = cresset.arange(4.0), cresset.ones(4)
+        return [x.requires_grad_() * 1, y.requires_grad_() * 1] if grads else [x, y]
+    compiled = cresset.compile(written_and_viewed, fullgraph=True, backend="eager")
+    compiled(*inputs())
+    whole = inputs()
+    written_and_viewed(*whole)
+    raised = 0
+    for n in range(1, 1000):
+        given = inputs()
+        start = _C._alloc_fail_at(n)
+        try:
+            results = compiled(*given)
+        except MemoryError:
+            results = None
+            raised += 1
+        finally:
+            reached = _C._alloc_fail_at(0) - start >= n
+        for now, old, new in zip(given, inputs(), whole):
+            assert now.tolist() in (old.tolist(), new.tolist())
+            assert results is None or now.tolist() == new.tolist()
+        if not reached:
+            break
+    assert not reached and raised

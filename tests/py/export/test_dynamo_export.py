@@ -23,7 +23,7 @@ def test_signature_and_structure_are_the_functions():
     gm, guards = _dynamo.export(f)(x, y, k=2, z=z)
     assert isinstance(gm, torch.fx.GraphModule) and guards and all(isinstance(text, str) for text in guards)
     names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-    assert names == ["x", "rest_0", "k", "z"]
+    assert names == ["x", "rest_0", "arg2", "z"]  # k is settled: no node uses it
     got = gm(x, y, k=2, z=z)
     assert got["sum"].tolist() == [3, 3, 3] and got["same"][0] is x and got["same"][1] == 3 and got["same"][2] is z
     with pytest.raises(TypeError, match="takes x, rest_0, k, z; z is missing"):
@@ -129,3 +129,37 @@ def test_the_solver_can_be_switched_off():
         gm, _ = _dynamo.export(settled, dynamic_shapes={"x": {0: Dim("n")}}, disable_constraint_solver=True)(
             torch.ones(4))
     assert gm(torch.ones(4)).tolist() == [2] * 4
+
+
+def placeholders(graph_module):
+    return [node.target for node in graph_module.graph.nodes if node.op == "placeholder"]
+
+
+def test_inputs_that_nothing_uses_have_numbers():
+    """As in PyTorch; arguments go by their places and names all the same."""
+    def f(a, *xs, k=3, **kw):
+        return a + xs[1] + kw["z"]
+    ones = [torch.ones(2) * i for i in range(6)]
+    graph, _ = _dynamo.export(f)(*ones[:4], z=ones[4], q=ones[5])
+    assert placeholders(graph) == ["a", "arg1", "xs_1", "arg3", "z", "arg5"]
+    assert graph(*ones[:4], z=ones[4], q=ones[5]).tolist() == f(*ones[:4], z=ones[4]).tolist()
+    graph, _ = _dynamo.export(lambda x, n, y: x * 2)(torch.ones(2), 3, torch.ones(3))
+    assert placeholders(graph) == ["x", "arg1", "arg2"]
+    graph, _ = _dynamo.export(lambda x, y: y)(torch.ones(2), torch.ones(3))
+    assert placeholders(graph) == ["arg0", "y"]
+
+
+def test_names_of_inputs_stay_where_numbers_would_say_nothing():
+    graph, _ = _dynamo.export(lambda x: 3)(torch.ones(2))
+    assert placeholders(graph) == ["x"] and graph(torch.ones(2)) == 3
+    graph, _ = _dynamo.export(lambda arg1, b: arg1 + 1)(torch.ones(2), torch.ones(3))
+    graph.graph.lint()
+    assert placeholders(graph) == ["arg1", "arg1_1"] and graph(torch.ones(2), torch.ones(3)).tolist() == [2, 2]
+
+    def writes(x, y):
+        y.copy_(x * 2)
+        return x + 1
+    graph, _ = _dynamo.export(writes, aten_graph=True)(torch.ones(2), torch.zeros(2))
+    given = torch.zeros(2)
+    graph(torch.ones(2), given)
+    assert placeholders(graph) == ["x", "y"] and given.tolist() == [2, 2]
