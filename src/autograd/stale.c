@@ -85,25 +85,32 @@ static void mark_live(const cr_joint *j, bool *live) {
     }
 }
 
-/* Which gradients of the call are asked for: of arguments that are live, or not known in the joint graph. */
-static void find_needs(const cr_graph *recorded, const cr_joint *j, const bool *live, const cr_node *node,
+static void see_any(void *user, uint32_t v) { *(bool *)user = true, (void)v; }
+
+/* Which gradients of the call are asked for: of arguments that are live, or not known in the joint graph. false: none
+ * of a tensor. */
+static bool find_needs(const cr_graph *recorded, const cr_joint *j, const bool *live, const cr_node *node,
                        bool *needs) {
+    bool any = false;
     for (uint16_t i = 0; i < node->nargs; i++) {
         uint32_t v = find_argument(recorded, j, node, i);
         needs[i] = v == CR_NO_VALUE || live[v];
+        if (needs[i]) cr_args_visit_values(&node->args[i], 1, see_any, &any);
     }
+    return any;
 }
 
-/* What a derivative of the call keeps; everything, where only its parts have one. */
+/* What a derivative of the call keeps: nothing, where none is asked for; everything, where only its parts have one. */
 static cr_status find_kept(cr_graph *g, const cr_joint *j, const bool *live, const cr_node *node, cr_saved *out) {
     const cr_schema *s = &node->op->schema;
     cr_arg args[CR_MAX_PARAMS], results[16];
     bool needs[CR_MAX_PARAMS], given[16], direct;
-    *out = (cr_saved){ .args = UINT64_MAX };
+    *out = (cr_saved){ 0 };
+    if (!find_needs(g, j, live, node, needs)) return CR_OK;
+    out->args = UINT64_MAX;
     CR_TRY(cr_grad_is_direct(node->op, &direct));
     if (!direct || s->varargs_returns || s->nreturns > CR_COUNT(results)) return CR_OK;
     CR_TRY(cr_graph_plain_args(g, node->args, node->nargs, args));
-    find_needs(g, j, live, node, needs);
     for (uint16_t i = 0; i < s->nreturns; i++) given[i] = true, results[i] = cr_arg_none();
     for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
         const cr_value *value = cr_graph_value(g, v);
