@@ -36,6 +36,16 @@ cr_status cr__path_grow(cr__path *p) {
     return CR_OK;
 }
 
+/* needs[i]: argument i wants a gradient. *live: the call has one for such an argument. */
+static cr_status find_needs(const cr__path *p, const cr_op *op, const cr_arg *args, uint16_t n, bool *needs,
+                            bool *live) {
+    uint64_t mask = 0;
+    for (uint16_t i = 0; i < n; i++)
+        mask |= (uint64_t)(needs[i] = p->grad && cr__path_is_live(p, &args[i])) << i;
+    *live = false;
+    return mask ? cr_grad_reaches(op, mask, live) : CR_OK;
+}
+
 /* A gradient reaches the arguments of the call: which of its results can bring one? */
 static cr_status mark(cr__path *p, const cr_node *node) {
     for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
@@ -71,8 +81,8 @@ static cr_status expand(cr__path *p, const cr_op *op, const cr_arg *args, const 
 
 static cr_status path_call(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr__path *p = (cr__path *)(void *)e;
-    bool needs[CR_MAX_PARAMS], live = false, expands = false;
-    for (uint16_t i = 0; i < op->schema.nparams; i++) live |= needs[i] = p->grad && cr__path_is_live(p, &args[i]);
+    bool needs[CR_MAX_PARAMS], live, expands = false;
+    CR_TRY(find_needs(p, op, args, op->schema.nparams, needs, &live));
     if (live) CR_TRY(must_expand(op, &expands));
     if (expands) return expand(p, op, args, needs, results);
     uint32_t before = cr_graph_node_limit(p->to);
@@ -240,12 +250,12 @@ static cr_status derive_region(scope *s, const cr_node *node, const cr_arg *args
 
 static cr_status walk_call(scope *s, const cr_node *node) {
     cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
-    bool needs[CR_MAX_PARAMS], live = false, expands = false;
+    bool needs[CR_MAX_PARAMS], live, expands = false;
     for (uint16_t i = 0; i < node->nargs; i++) {
         if (node->args[i].kind == CR_ARG_GRAPH) args[i] = node->args[i]; /* another body may take its place */
         else CR_TRY(map_arg(s, &node->args[i], &args[i]));
-        live |= needs[i] = s->p->grad && cr__path_is_live(s->p, &args[i]);
     }
+    CR_TRY(find_needs(s->p, node->op, args, node->nargs, needs, &live));
     if (cr_op_facts(node->op)->region.kind == CR_REGION_MARKS) return inline_region(s, node, args);
     if (live && cr__region_derives(node->op)) return derive_region(s, node, args);
     for (uint16_t i = 0; i < node->nargs; i++)

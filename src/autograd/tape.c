@@ -176,7 +176,7 @@ static cr_status call_plain(cr_ambient *at, const cr_op *op, const cr_op_formula
                             uint64_t needs, cr_arg *results) {
     CR_TRY(cr_call_untaped(at, op, args, results));
     uint32_t flows = find_flows(op, formulas, results);
-    if (!flows) return CR_OK;
+    if (!flows || !cr_formulas_reach(formulas, needs)) return CR_OK;
     cr_saved other;
     const cr_saved *saved = cr_saved_known(formulas, needs, flows);
     cr_status status = saved ? CR_OK : cr_grad_saved(op, args, results, needs, flows, &other);

@@ -112,6 +112,7 @@ typedef struct cr_formula {
     uint16_t nslots;        /* after resolution: names that `let` and `for` bind ... */
     uint16_t *let_of;       /* ... and the statement that binds each; UINT16_MAX: a loop variable */
     uint32_t constants;     /* .grad, after resolution: a bit per result that is declared not_differentiable ... */
+    uint64_t targets;       /* ... a bit per argument that a gradient is given for ... */
     bool settled;           /* ... and: there is no condition and no loop, so that what it reads depends on no value */
 } cr_formula;
 
@@ -148,6 +149,11 @@ CR_NODISCARD cr_status cr__op_formulas_build(const cr_op *op, const cr_op_formul
 CR_NODISCARD static inline cr_status cr_op_formulas_get(const cr_op *op, const cr_op_formulas **out) {
     *out = __atomic_load_n(&op->base->formulas, __ATOMIC_ACQUIRE);
     return *out ? CR_OK : cr__op_formulas_build(op, out);
+}
+/* Does a gradient of the results reach one of these arguments? Those that .grad does not name (the `other` of type_as) get
+ * none, and do not make the results require grad either. */
+static inline bool cr_formulas_reach(const cr_op_formulas *f, uint64_t needs) {
+    return !f->has_grad || needs & f->grad.targets;
 }
 /* What cr_grad_saved remembers of these wanted and given gradients; NULL: nothing yet, or it depends on the call. */
 static inline const cr_saved *cr_saved_known(const cr_op_formulas *f, uint64_t needs, uint32_t flows) {
@@ -187,6 +193,8 @@ CR_NODISCARD cr_status cr_grad_expand(cr_emitter *e, const cr_op *op, const cr_a
                                       const cr_arg *grads, const bool *needs, cr_arg *grad_out);
 /* Does cr_grad_expand have a formula or C function for it (as opposed to going through its decomposition)? */
 CR_NODISCARD cr_status cr_grad_is_direct(const cr_op *op, bool *yes);
+/* cr_formulas_reach of its texts. */
+CR_NODISCARD cr_status cr_grad_reaches(const cr_op *op, uint64_t needs, bool *yes);
 /* Can a gradient flow through result i? No: integers, and what .grad declares not_differentiable. `result` gives the
  * dtype. */
 CR_NODISCARD cr_status cr_grad_flows(const cr_op *op, int i, const cr_meta *result, bool *yes);

@@ -175,7 +175,10 @@ static cr_status resolve_statement(resolver *r, int index) {
         int param = cr__find_param(r->op, name);
         if (s->kind == CR_FS_CLAUSE && (param < 0 || r->op->schema.params[param].type != CR_T_TENSOR))
             return fail_at(r, s->at, "'%s' is no tensor argument, so it has no derivative", name);
-        if (s->kind == CR_FS_CLAUSE) s->targets[i] = (int8_t)param;
+        if (s->kind == CR_FS_CLAUSE) {
+            s->targets[i] = (int8_t)param;
+            r->f->targets |= (uint64_t)1 << param;
+        }
         int result = s->kind == CR_FS_CONSTANT ? numbered(name, "result", r->op->schema.nreturns) : 0;
         if (result < 0) return fail_at(r, s->at, "'%s' is no result (result0, result1, ...)", name);
         if (s->kind == CR_FS_CONSTANT) r->f->constants |= 1u << result;

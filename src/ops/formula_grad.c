@@ -450,6 +450,13 @@ cr_status cr_grad_is_direct(const cr_op *op, bool *yes) {
     return CR_OK;
 }
 
+cr_status cr_grad_reaches(const cr_op *op, uint64_t needs, bool *yes) {
+    const cr_op_formulas *formulas;
+    CR_TRY(cr_op_formulas_get(op, &formulas));
+    *yes = cr_formulas_reach(formulas, needs);
+    return CR_OK;
+}
+
 cr_status cr_grad_flows(const cr_op *op, int i, const cr_meta *result, bool *yes) {
     const cr_op_formulas *formulas;
     CR_TRY(cr_op_formulas_get(op, &formulas));

@@ -78,7 +78,9 @@ static cr_status tape_call(cr_emitter *e, const cr_op *op, const cr_arg *args, c
                        "%s draws random numbers, and its caller's derivative would draw others; give the caller a "
                        ".grad",
                        op->name);
-    for (int i = 0; i < op->schema.nparams; i++) live |= is_live(tape, &args[i]);
+    uint64_t needs = 0;
+    for (int i = 0; i < op->schema.nparams; i++) needs |= (uint64_t)is_live(tape, &args[i]) << i;
+    if (needs) CR_TRY(cr_grad_reaches(op, needs, &live));
     if (live) {
         if (op->variant != CR_FUNCTIONAL)
             return CR_FAIL(CR_EUNSUPPORTED, "%s writes to a tensor that is differentiated; use the functional form",

@@ -140,6 +140,17 @@ def test_gradients_add_up():
 
 
 @BOTH
+def test_an_argument_that_gives_dtype_or_sizes_alone_has_no_gradient(m):
+    like, plain, whole = m.ones(2, 3, requires_grad=True) * 2, m.ones(2, 3), m.ones(2, 3, dtype=m.int64)
+    made = [whole.to(like), whole.type_as(like), plain[:1].expand_as(like), plain.view_as(like),
+            plain.t().reshape_as(like)]
+    assert not any(t.requires_grad for t in made)
+    x = m.ones(3, dtype=m.float64, requires_grad=True)
+    x.to(like).type_as(like).expand_as(like).sum().backward()
+    assert values(x.grad) == [2, 2, 2]
+
+
+@BOTH
 def test_a_graph_is_walked_once(m):
     x = m.ones(3, requires_grad=True)
     y = (x * x).sum()
