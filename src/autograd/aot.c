@@ -353,7 +353,9 @@ static cr_status choose_saved(cr_aot *a) {
     a->saved = cr_calloc(cr_graph_value_count(g) + 1u, sizeof *a->saved);
     a->drawn = cr_calloc(cr_graph_node_limit(g) + 1u, sizeof *a->drawn);
     if (!a->saved || !a->drawn) return CR_ENOMEM;
-    CR_TRY(cr__cut_choose(&a->joint, &a->compiler.partition, a->drawn, a->saved));
+    cr_partition_options how = a->compiler.partition;
+    how.inputs_change = true;
+    CR_TRY(cr__cut_choose(&a->joint, &how, a->drawn, a->saved));
     for (uint32_t v = 0; v < cr_graph_value_count(g); v++) {
         const cr_value *value = cr_graph_value(g, v);
         a->saved[v] |= value->node < a->joint.forward_nodes && value->type != CR_T_TENSOR;

@@ -10,7 +10,9 @@
  *     v -> sink         infinite, for each v that a node which depends on a tangent reads
  *
  * Views are never saved, the memory that they show is. Primals that nobody writes are kept by the caller anyway, and
- * cost nothing; constants are in both parts. What no forward result needs is computed once wherever it is, so that it
+ * cost nothing; where the caller may write to them before the backward part runs, those without gradients that no
+ * derivative reads are dearer than all else, so that something made of them is saved instead, as a tape would. Constants
+ * are in both parts. What no forward result needs is computed once wherever it is, so that it
  * costs nothing in the backward part. */
 #include "autograd/partition.h"
 #include "graph/writes.h"
@@ -35,7 +37,9 @@ typedef struct cutter {
     cr_price *price;     /* per node */
     int64_t *bytes;      /* per value; -1: it cannot be saved */
     bool *saved, *again; /* per value, per node: the choice */
-    int shift;           /* of all capacities, so that their sum stays below 2^60 */
+    bool *dear;          /* per value: a primal that is saved only where there is no other way */
+    uint32_t ndear;
+    int shift; /* of all capacities, so that their sum stays below 2^60 */
     int64_t saved_bytes;
 } cutter;
 
@@ -51,7 +55,9 @@ static cr_status list_nodes(cutter *c) {
     c->read = cr_arena_calloc(&c->arena, nvalues + 1, sizeof *c->read);
     c->saved = cr_arena_calloc(&c->arena, nvalues + 1, sizeof *c->saved);
     c->bytes = cr_arena_calloc(&c->arena, nvalues + 1, sizeof *c->bytes);
-    if (!c->order || !c->tangent || !c->forward || !c->again || !c->price || !c->read || !c->saved || !c->bytes)
+    c->dear = cr_arena_calloc(&c->arena, nvalues + 1, sizeof *c->dear);
+    if (!c->order || !c->tangent || !c->forward || !c->again || !c->price || !c->read || !c->saved || !c->bytes ||
+        !c->dear)
         return CR_ENOMEM;
     for (uint32_t n = cr_graph_first(c->g); n != CR_NO_NODE; n = cr_graph_next(c->g, n)) c->order[c->nnodes++] = n;
     return CR_OK;
@@ -180,6 +186,35 @@ static void price_all(cutter *c) {
     }
 }
 
+/* Whoever reads a view reads the memory that it shows. */
+static void see_kept(void *user, uint32_t value) {
+    cutter *c = user;
+    uint32_t root = value;
+    for (uint32_t of = value; of != CR_NO_VALUE; of = cr__value_shows(c->g, of)) root = of;
+    c->dear[root] = false;
+}
+
+/* Derivatives are the nodes with tangents, and those that no forward result needs. */
+static void find_dear(cutter *c) {
+    const cr_node *output = cr_graph_node(c->g, cr_graph_output(c->g));
+    uint32_t nvalues = cr_graph_value_count(c->g), at = c->joint->nforward;
+    for (uint32_t i = 0; i < c->nnodes; i++) {
+        const cr_node *node = cr_graph_node(c->g, c->order[i]);
+        if (node->kind != CR_NODE_PLACEHOLDER || c->tangent[c->order[i]]) continue;
+        c->dear[node->first] = cr_graph_value(c->g, node->first)->type == CR_T_TENSOR && at < output->nargs &&
+                               output->args[at].kind == CR_ARG_NONE;
+        at++;
+    }
+    for (uint32_t v = 0; v < nvalues; v++)
+        if (c->read[v]) see_kept(c, v);
+    for (uint32_t i = 0; i < c->nnodes; i++) {
+        const cr_node *node = cr_graph_node(c->g, c->order[i]);
+        bool derives = node->kind == CR_NODE_CALL && !c->forward[c->order[i]] && !c->tangent[c->order[i]];
+        if (derives) cr_args_visit_values(node->args, node->nargs, see_kept, c);
+    }
+    for (uint32_t v = 0; v < nvalues; v++) c->ndear += c->dear[v];
+}
+
 /* ---- the network ---- */
 
 static int64_t shifted(double capacity, int shift) { return (int64_t)ldexp(capacity, -shift); }
@@ -217,7 +252,7 @@ typedef struct network {
     cr_flow flow;
     uint32_t nodes, values; /* where those of the graph begin */
     uint32_t reader;
-    int64_t endless;
+    int64_t dear, endless; /* more than everything that has a price, and than that and all that is dear */
     cr_status status;
 } network;
 
@@ -235,7 +270,7 @@ static cr_status add_node(network *n, uint32_t id, int64_t lambda) {
     int64_t again = price->never ? n->endless : computing(c, id, lambda);
     if (again) CR_TRY(cr_flow_edge(&n->flow, SOURCE, n->nodes + id, again));
     for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
-        int64_t keep = c->bytes[v] < 0 ? n->endless : keeping(c, v, lambda);
+        int64_t keep = c->bytes[v] < 0 ? n->endless : c->dear[v] ? n->dear : keeping(c, v, lambda);
         if (keep) CR_TRY(cr_flow_edge(&n->flow, n->nodes + id, n->values + v, keep));
         if (c->read[v]) CR_TRY(cr_flow_edge(&n->flow, n->values + v, SINK, n->endless));
     }
@@ -262,8 +297,9 @@ static void read_sides(cutter *c, const network *n) {
 static cr_status cut(cutter *c, int64_t lambda) {
     network n = { .c = c, .nodes = FIRST, .values = FIRST + cr_graph_node_limit(c->g) };
     double bytes, all = sum_capacities(c, lambda, &bytes);
-    for (c->shift = 0; ldexp(all, -c->shift) >= 0x1p60;) c->shift++;
-    n.endless = shifted(all, c->shift) + 1;
+    for (c->shift = 0; ldexp(all, -c->shift) * (c->ndear + 1.0) >= 0x1p60;) c->shift++;
+    n.dear = shifted(all, c->shift) + 1;
+    n.endless = n.dear * (c->ndear + 1);
     CR_TRY(cr_flow_init(&n.flow, n.values + cr_graph_value_count(c->g)));
     cr_status status = CR_OK;
     for (uint32_t i = 0; i < c->nnodes && !status; i++)
@@ -301,6 +337,7 @@ static cr_status choose(cutter *c, cr_parts *out) {
     CR_TRY(find_forward(c));
     CR_TRY(find_reads(c));
     price_all(c);
+    if (c->options->inputs_change) find_dear(c);
     CR_TRY(cut_within_budget(c));
     return cr__parts_build(&(cr__choice){ c->joint, c->tangent, c->forward, c->again, c->saved, c->price, c->bytes },
                            out);

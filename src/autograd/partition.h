@@ -39,6 +39,9 @@ typedef struct cr_partition_options {
     /* A cr_policy per node id of the joint graph, before what its checkpoint regions say; NULL: all free. */
     const uint8_t *policy;
     bool keep_draws; /* what was drawn is saved, and never drawn again */
+    /* The caller may write to inputs before the backward part runs: of those without a gradient, only ones that
+     * derivatives read are saved, as a tape would save them. */
+    bool inputs_change;
 } cr_partition_options;
 
 /* One saved value, or one node that is computed again. Texts live as long as the parts. */

@@ -179,16 +179,18 @@ static PyObject *parts_object(cr_parts *p) {
 }
 
 static PyObject *partition(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "joint", "primals", "results", "kind", "budget", "recompute", NULL };
+    static char *names[] = { "joint", "primals", "results", "kind", "budget", "recompute", "inputs_change", NULL };
     PyObject *graph, *recompute = NULL;
     const char *kind = "min_cut";
     cr_partition_options o = { .budget = 1 };
     cr_joint joint = { 0 };
     cr_parts parts;
+    int inputs_change = 0;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OII|sdO:_partition", names, &graph, &joint.nprimals,
-                                     &joint.nforward, &kind, &o.budget, &recompute))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OII|sdOp:_partition", names, &graph, &joint.nprimals,
+                                     &joint.nforward, &kind, &o.budget, &recompute, &inputs_change))
         return NULL;
+    o.inputs_change = inputs_change;
     joint.graph = graph_arg(graph, "_partition()");
     if (!joint.graph) return NULL;
     size_t inputs = cr_graph_input_count(joint.graph), results = cr_graph_result_count(joint.graph);
@@ -288,8 +290,9 @@ static PyMethodDef functions[] = {
     { "_compile_graph", compile_graph, METH_VARARGS,
       "_compile_graph(graph, path): the graph as a library with one method, for this machine." },
     { "_partition", (PyCFunction)(void (*)(void))partition, METH_VARARGS | METH_KEYWORDS,
-      "_partition(joint, primals, results, kind='min_cut', budget=1.0, recompute=()): (forward graph, backward graph, "
-      "saved tensors, saved numbers, report as JSON)." },
+      "_partition(joint, primals, results, kind='min_cut', budget=1.0, recompute=(), inputs_change=False): (forward "
+      "graph, backward graph, saved tensors, saved numbers, report as JSON). inputs_change: the caller may write to "
+      "inputs before the backward graph runs." },
     { "_functionalize", functionalize, METH_O,
       "_functionalize(graph): (graph, the placeholders whose new values are its last outputs)." },
     { "_functional_form", functional_form, METH_VARARGS,

@@ -1,6 +1,6 @@
 """A sample of `./dev test --full behaviour --torch`, `natural --torch`, `breaks --torch` and `alias --torch`: the
 programs that are written on Cresset's tensors, with torch in their place; those of the behaviour suite in a process of
-their own."""
+their own. And what both front ends keep of a call for its walk back."""
 import pathlib
 import random
 import subprocess
@@ -56,3 +56,36 @@ def test_sample_of_the_alias_matrix():
     chosen = random.Random(29).sample(list(alias_cells.cells()), 300)
     found = {alias_cells.name_of(c): alias_cells.check(torch, cresset, c, alias_cells.CAPTURED) for c in chosen}
     assert not {name: text for name, text in found.items() if text}
+
+
+# What is written to an input between a call and its walk back; PyTorch keeps what derivatives read, and no input here.
+KEPT = {
+    "of a cheap function": lambda x, b: ((x - b).sigmoid() * x).sum(),
+    "of a function of it": lambda x, b: (x * (b * 2).exp()).sum(),
+    "a copy": lambda x, b: (x * b.clone().detach()).sum(),
+    "a view of what is made of it": lambda x, b: (x.view(3, 1) * (b.view(1, 3) + 1)).sum(),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("options", [{"backend": "eager"}, {"options": {"wait": True}}], ids=["eager", "native"])
+@pytest.mark.parametrize("lib", [torch, cresset], ids=["torch", "cresset"])
+def test_an_input_that_no_derivative_reads_may_be_written_before_the_walk_back(lib, options, name):
+    def gradient(run, write):
+        x, b = lib.tensor([1.0, 2.0, 3.0], requires_grad=True), lib.tensor([0.5, 0.1, 0.2])
+        out = run(x, b)
+        write(b)
+        out.backward()
+        return x.grad.tolist()
+
+    for write in (lambda b: b.add_(1), lambda b: b.data.add_(1)):
+        found = gradient(cresset.compile(KEPT[name], **options), write)
+        assert found == pytest.approx(gradient(KEPT[name], write))
+
+
+def test_an_input_that_a_derivative_reads_may_not():
+    run, b = cresset.compile(lambda x, b: (x * b).sum(), backend="eager"), torch.ones(3)
+    out = run(torch.ones(3, requires_grad=True), b)
+    b.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        out.backward()

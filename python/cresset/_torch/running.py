@@ -524,7 +524,8 @@ class Training:
             tensors = [plan.shape.values[name]["type"] == "tensor" for name in plan.shape.inputs]
             self.watched = [i for i, needed in enumerate(kept) if needed and plan.mutated and tensors[i]]
         joint, primals, forward_results, tangents = _C._differentiate(plan.graph, wrt, through)
-        forward, backward, self.nsaved, self.nnumbers, _ = _C._partition(joint, primals, forward_results)
+        forward, backward, self.nsaved, self.nnumbers, _ = _C._partition(joint, primals, forward_results,
+                                                                             inputs_change=True)
         self.differentiable = [plan.kept.index(k) for k in tangents]
         shape, places = Shape(forward), Shape(backward)
         self.rows = self._tangent_rows(places)
