@@ -70,6 +70,8 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     rows[torch.Size], rows[torch.Size.numel] = ("op", cresset.Size), ("op", cresset.Size.numel)
     rows[torch.tensor] = ("op", _tensor)
     rows[torch.as_tensor] = ("op", _as_tensor)
+    rows.update(_makers())
+    rows[torch.einsum] = ("op", cresset.einsum)  # torch's looks for an order of products first
     rows[torch.embedding] = ("op", _dense(cresset.embedding, "sparse", 4))
     rows[torch.embedding_bag] = ("op", _dense(cresset.embedding_bag, "sparse", 5))
     rows[torch.autograd.Function.apply.__func__] = ("unrecorded", "apply")
@@ -86,6 +88,11 @@ def _rows() -> dict[Any, tuple[str, Any]]:
         if hasattr(cresset, name):
             rows[getattr(torch, name)] = ("op", getattr(cresset, name))
     return rows
+
+
+def _makers() -> dict[Any, tuple[str, Any]]:
+    """Methods of torch's tensors that ours do not have."""
+    return {torch.Tensor.new_tensor: ("op", _new_tensor), torch.Tensor.new: ("op", _new)}
 
 
 def _of_optimizers() -> dict[Any, tuple[str, Any]]:
@@ -181,6 +188,19 @@ def _tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: 
         dtype = cresset.float32 if float in kinds else cresset.int64 if int in kinds else cresset.bool
     items = cresset.stack([cresset.full((), item, dtype=dtype, device=device) for item in flat])
     return items if len(sizes) == 1 else items.reshape(sizes)
+
+
+def _new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    return _tensor(data, dtype=self.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+
+
+def _new(self: Any, *sizes: Any) -> Any:
+    """Tensor.new() of sizes; of a list or a tensor it has its numbers, which is not recorded."""
+    if len(sizes) == 1 and isinstance(sizes[0], (cresset.Size, torch.Size)):
+        return self.new_empty(sizes[0])
+    if not all(type(n) is int for n in sizes):
+        raise TypeError("new() of something else than sizes is not recorded")
+    return self.new_empty(sizes or (0,))
 
 
 def _sizes_of(data: Any, flat: list[Any]) -> list[int]:
@@ -362,7 +382,7 @@ def _no_frames(_callback: Any) -> None:
 
 def prepare_export() -> None:
     """Before a program of torch's is exported."""
-    if prepare() and torch.einsum not in _table:
+    if prepare() and _table[torch.einsum][0] != "exports":
         _table.update((function, ("exports", ours)) for function, ours in _exported().items())
         _C._torch_rows(_table)
 
@@ -370,8 +390,6 @@ def prepare_export() -> None:
 def prepare() -> bool:
     """Once, when a program is captured and torch has been imported. False: programs of torch run plain."""
     if not _ready:
-        import torch.backends.opt_einsum  # noqa: F401  torch.einsum imports it, which no capture does
-
         from cresset._torch import running
         crossing.prepare()
         _find_pairs()
@@ -387,6 +405,6 @@ def prepare() -> bool:
                            levels=torch.autograd.forward_ad if crossing.allows_private() else _Levels(),
                            set_frames=crossing.private("_C", "_dynamo", "eval_frame", "set_eval_frame") or _no_frames,
                            host=opaque.host, casts=_casts, casting=_casting,
-                           methods={f.__name__ for f in _of_optimizers() if hasattr(f, "__objclass__")})
+                           methods={f.__name__ for f in (*_makers(), *_of_optimizers()) if hasattr(f, "__objclass__")})
         _ready.append(True)
     return True
