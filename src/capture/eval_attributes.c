@@ -285,10 +285,11 @@ static int data_attribute(cr_capture *c, PyObject *token, PyObject *raw, PyObjec
         return field_attribute(c, token, raw, out);
     int32_t source = class_source(c, token, name);
     if (source < -1) return -1;
-    if (source == CR_NO_SLOT || !(cr_is_python_class(Py_TYPE(raw)) || Py_IS_TYPE(raw, &PyProperty_Type)))
+    bool is_property = cr_is_property(Py_TYPE(raw));
+    if (source == CR_NO_SLOT || !(cr_is_python_class(Py_TYPE(raw)) || is_property))
         return cr_break(c, "the attribute '%U' of class %s is a descriptor", name, type->tp_name);
-    if (!Py_IS_TYPE(raw, &PyProperty_Type)) return get_by_descriptor(c, token, raw, source, out);
-    if (cr_guard_type(&c->guards, source, &PyProperty_Type)) return -1;
+    if (!is_property) return get_by_descriptor(c, token, raw, source, out);
+    if (cr_guard_type(&c->guards, source, Py_TYPE(raw))) return -1;
     PyObject *getter = cr_read_now(CR_READ_INNER, raw, NULL, 0);
     int32_t inner = getter ? cr_source(&c->guards, CR_READ_INNER, source, NULL, 0) : -1;
     if (!getter) return cr_break(c, "the property '%U' cannot be read", name);
@@ -395,7 +396,8 @@ static int class_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObj
     int32_t source = cr_source(&c->guards, CR_READ_CLASS, cr_source_of(token), name, 0);
     if (source < 0) return -1;
     if (Py_IS_TYPE(raw, &PyFunction_Type) || Py_IS_TYPE(raw, &PyWrapperDescr_Type) ||
-        Py_IS_TYPE(raw, &PyMethodDescr_Type) || !Py_TYPE(raw)->tp_descr_get || cr_is_cached_type(Py_TYPE(raw)))
+        Py_IS_TYPE(raw, &PyMethodDescr_Type) || !Py_TYPE(raw)->tp_descr_get || cr_is_cached_type(Py_TYPE(raw)) ||
+        cr_is_property(Py_TYPE(raw)))
         return found(cr_wrap(c, raw, source), out);
     if (Py_IS_TYPE(raw, &PyStaticMethod_Type) || Py_IS_TYPE(raw, &PyClassMethod_Type)) {
         if (cr_guard_type(&c->guards, source, Py_TYPE(raw))) return -1;

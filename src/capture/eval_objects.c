@@ -275,7 +275,7 @@ static int call_property(cr_capture *c, PyObject *token, PyObject *raw, PyObject
     int32_t at = cr_type_source(c, token);
     PyObject *setter = cr_read_now(CR_READ_FIELD, raw, NULL, offset), *args[2] = { token, value };
     if (at < 0 || (at = cr_source(&c->guards, CR_READ_CLASS, at, name, 0)) < 0) return -1;
-    if (cr_guard_type(&c->guards, at, &PyProperty_Type)) return -1;
+    if (cr_guard_type(&c->guards, at, Py_TYPE(raw))) return -1;
     if (!setter)
         return cr_break(c, "the property '%U' of class %s cannot be %s", name, Py_TYPE(cr_real(token))->tp_name,
                         value ? "set" : "deleted");
@@ -309,7 +309,7 @@ static int set_generic(cr_capture *c, PyObject *token, PyObject *name, PyObject 
         if (r != 2) return r;
     }
     if (!raw || !Py_TYPE(raw)->tp_descr_set) return set_own(c, token, name, value);
-    if (Py_IS_TYPE(raw, &PyProperty_Type)) return call_property(c, token, raw, name, value);
+    if (cr_is_property(Py_TYPE(raw))) return call_property(c, token, raw, name, value);
     if (cr_member_offset(raw, type) >= 0) return set_slot(c, token, name, value);
     if (cr_is_python_class(Py_TYPE(raw))) return call_descriptor(c, token, raw, name, value);
     return cr_break(c, "setting the attribute '%U' of an object of class %s runs code", name, type->tp_name);

@@ -293,6 +293,11 @@ int cr_call_cached(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_ar
 /* The same by what the cache has. (eval_cached.c) */
 int cr_call_by_cache(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *inner, const cr_arguments *a);
 bool cr_is_cached_type(const PyTypeObject *type);
+/* property, or a subclass that reads and sets as it does. */
+static inline bool cr_is_property(const PyTypeObject *type) {
+    return PyType_IsSubtype((PyTypeObject *)type, &PyProperty_Type) &&
+           type->tp_descr_get == PyProperty_Type.tp_descr_get && type->tp_descr_set == PyProperty_Type.tp_descr_set;
+}
 /* inspect.signature() of a function (eval_signature.c). 1: it is another call. And an attribute of what it gives. */
 int cr_call_signature(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
 /* copy.deepcopy() of containers of constants (eval_copies.c). 1: it is another call. */

@@ -72,6 +72,7 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     rows[torch.as_tensor] = ("op", _as_tensor)
     rows.update(_makers())
     rows[torch.einsum] = ("op", cresset.einsum)  # torch's looks for an order of products first
+    rows[torch.broadcast_shapes] = ("op", cresset.broadcast_shapes)  # torch's asks its own symbols
     rows[torch.embedding] = ("op", _dense(cresset.embedding, "sparse", 4))
     rows[torch.embedding_bag] = ("op", _dense(cresset.embedding_bag, "sparse", 5))
     rows[torch.autograd.Function.apply.__func__] = ("unrecorded", "apply")
