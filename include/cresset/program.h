@@ -136,6 +136,10 @@ typedef struct cr_save_options {
     bool absolute_paths;      /* stack traces name source files as they were found, not shortened */
     cr_status (*step)(void *user); /* called while data are written; anything but CR_OK gives up with it; may be NULL */
     void *user;
+    /* Classes of the call structure that Python finds elsewhere than their registered names say: "trial.Batch" is
+     * "package.module.Batch". Example inputs are pickled with them; where a path is NULL, there are none. */
+    const struct cr_class { const char *name, *path; } *classes;
+    size_t nclasses;
 } cr_save_options;
 /* Writes a .pt2 as PyTorch 2.13 lays it out (schema 8.20): tied storages once, data aligned to 64 bytes. Atomic:
  * `path` has the old file or the whole new one. Weights are streamed; those that still are the unchanged members of

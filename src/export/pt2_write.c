@@ -162,7 +162,7 @@ static cr_status write_archive(const cr_program *p, const cr_save_options *o, cr
     const char *name = o->name ? o->name : "model";
     cr_status status = write_state(&w, a, name);
     if (!status) status = write_json(p, o, a, name);
-    if (!status) status = cr__write_example(p, a, name);
+    if (!status) status = cr__write_example(p, o, a, name);
     if (!status) status = write_extra(o, a);
     if (!status) status = write_tail(a);
     cr_str_dispose(&w.text);

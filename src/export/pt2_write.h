@@ -79,6 +79,6 @@ cr_status cr__write_payload(cr__pt2_writer *w, cr__archive *a, const char *folde
                             const cr_named_tensor *list, size_t n);
 
 /* ---- pt2_write_example.c ---- */
-cr_status cr__write_example(const cr_program *p, cr__archive *a, const char *name);
+cr_status cr__write_example(const cr_program *p, const cr_save_options *options, cr__archive *a, const char *name);
 
 #endif

@@ -11,6 +11,7 @@
 
 typedef struct pickler {
     const cr_program *p;
+    const cr_save_options *options;
     cr_str out;
     size_t leaf;             /* of p->example, the next one */
     cr_map keys;             /* storage -> its number */
@@ -167,6 +168,13 @@ static void put_items(pickler *k, const cr_tree_node *node) {
     put8(k, 'u');
 }
 
+/* Where Python finds the class that is registered under this name. */
+static const char *path_of(const pickler *k, const char *name) {
+    for (size_t i = 0; name && i < k->options->nclasses; i++)
+        if (!strcmp(k->options->classes[i].name, name)) return k->options->classes[i].path;
+    return name;
+}
+
 /* "package.module.Class" */
 static bool put_class(pickler *k, const char *name) {
     const char *dot = name ? strrchr(name, '.') : NULL;
@@ -198,7 +206,7 @@ static void put_object(pickler *k, const cr_tree_node *node) {
         k->unfit = true;
         return;
     }
-    if (!put_class(k, node->name)) return;
+    if (!put_class(k, path_of(k, node->name))) return;
     put8(k, ')'), put8(k, 0x81); /* NEWOBJ without arguments */
     put8(k, '}'), put8(k, '(');
     for (uint32_t i = 0; i < node->nchildren; i++) {
@@ -230,7 +238,7 @@ static void put_node(pickler *k, const cr_tree_node *node) {
         put_items(k, node);
         break;
     case CR_TREE_NAMEDTUPLE:
-        if (!put_class(k, node->name)) return;
+        if (!put_class(k, path_of(k, node->name))) return;
         put_children(k, node), put8(k, 't');
         put8(k, 0x81); /* NEWOBJ */
         break;
@@ -296,8 +304,8 @@ static cr_status write_none(cr__archive *a, const char *name) {
     return cr__archive_add(a, "", 0, "data/sample_inputs/%s.pt", name);
 }
 
-static cr_status write_made(const cr_program *p, cr__archive *a, const char *name) {
-    pickler k = { .p = p };
+static cr_status write_made(const cr_program *p, const cr_save_options *options, cr__archive *a, const char *name) {
+    pickler k = { .p = p, .options = options };
     cr_str_init(&k.out);
     cr_map_init(&k.keys);
     pickle_example(&k);
@@ -318,10 +326,10 @@ static const cr_zip_member *read_member(const cr_program *p) {
     return m ? m : cr_pt2_find(p->archive, "serialized_example_inputs.pt");
 }
 
-cr_status cr__write_example(const cr_program *p, cr__archive *a, const char *name) {
+cr_status cr__write_example(const cr_program *p, const cr_save_options *options, cr__archive *a, const char *name) {
     while (p->base) p = p->base;
     const cr_zip_member *m = read_member(p);
     if (m && !m->deflated) return cr__archive_copy(a, p->archive, m, "data/sample_inputs/%s.pt", name);
     bool known = p->in_spec && (p->nexample || !cr_tree_root(p->in_spec)->nleaves);
-    return known ? write_made(p, a, name) : write_none(a, name);
+    return known ? write_made(p, options, a, name) : write_none(a, name);
 }

@@ -184,10 +184,11 @@ static cr_status differ(const merge *m, const cr_arg *a, const cr_arg *b) {
     return status;
 }
 
-/* A fresh number that is one of both ways'. */
+/* A number that is one of both ways': the one that stood there when a pass makes the call again, or a fresh one. */
 static cr_dim either(cr_env *env, cr_dim a, cr_dim b) {
     cr_range x = cr_sym_range(env, cr_dim_sym(env, a)), y = cr_sym_range(env, cr_dim_sym(env, b));
-    return cr_dim_of(env, cr_sym_unbacked(env, CR_MIN(x.lo, y.lo), CR_MAX(x.hi, y.hi)));
+    cr_sym known = cr__known_symbol(CR_TYPE_INT);
+    return cr_dim_of(env, known ? known : cr_sym_unbacked(env, CR_MIN(x.lo, y.lo), CR_MAX(x.hi, y.hi)));
 }
 
 /* One size for both ways: the same, or a fresh unbacked one. */

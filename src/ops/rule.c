@@ -80,7 +80,7 @@ cr_dim cr_rule_count(cr_rule *r, int k, int64_t hi) {
     if (!r->env) return 0;
     cr_sym known = cr__known_symbol(CR_TYPE_INT);
     if (known) return cr_dim_of(r->env, known);
-    return cr_dim_of(r->env, cr_sym_unbacked_size(r->env, hi));
+    return hi ? cr_dim_of(r->env, cr_sym_unbacked_size(r->env, hi)) : 0; /* of nothing nothing is found */
 }
 
 cr_status cr_rule_dims(cr_rule *r, int i, int rank, bool empty_is_all, uint32_t *mask) {

@@ -550,7 +550,8 @@ static cr_status rewrite_into(scope *s) {
     CR_TRY(walk(s));
     for (uint16_t i = 0; i < output->nargs; i++) CR_TRY(map_arg(s, &output->args[i], &outputs[i]));
     CR_TRY(cr_graph_set_origin(s->w->to, NULL));
-    return cr_graph_set_output(s->w->to, outputs, output->nargs);
+    CR_TRY(cr_graph_set_output(s->w->to, outputs, output->nargs));
+    return cr_graph_set_archived(s->w->to, cr_graph_output(s->w->to), output->archived); /* (x,) or x */
 }
 
 static cr_status rewrite(rewriter *w, const cr_graph *from, cr_graph **out) {

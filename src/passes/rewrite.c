@@ -539,7 +539,8 @@ static cr_status rewrite_into(cr_rewriter *w) {
     more = 0;
     if (w->walk.finish) CR_TRY(w->walk.finish(w, outputs + output->nargs, &more));
     CR_TRY(cr_graph_set_origin(w->to, NULL));
-    return cr_graph_set_output(w->to, outputs, output->nargs + more);
+    CR_TRY(cr_graph_set_output(w->to, outputs, output->nargs + more));
+    return cr_graph_set_archived(w->to, cr_graph_output(w->to), more ? NULL : output->archived); /* (x,) or x */
 }
 
 cr_status cr__rewrite_walk(const cr_graph *g, const cr__walk *walk, cr_graph **out) {

@@ -23,20 +23,27 @@ static cr_status write_to(void *user, const void *data, size_t size) {
 
 /* ---- options ---- */
 
-typedef struct options { cr_save_options o; struct cr_extra_file *extra; struct cr_opset *opset; } options;
+typedef struct options {
+    cr_save_options o;
+    struct cr_extra_file *extra;
+    struct cr_opset *opset;
+    struct cr_class *classes;
+} options;
 
 static void options_dispose(options *v) {
     PyMem_Free(v->extra);
     PyMem_Free(v->opset);
+    PyMem_Free(v->classes);
 }
 
 /* The dicts must stay as they are while they are used. */
-static int options_fill(options *v, PyObject *extra, PyObject *opset) {
+static int options_fill(options *v, PyObject *extra, PyObject *opset, PyObject *classes) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
     v->extra = PyMem_Calloc((size_t)PyDict_GET_SIZE(extra) + 1, sizeof *v->extra);
     v->opset = PyMem_Calloc((size_t)PyDict_GET_SIZE(opset) + 1, sizeof *v->opset);
-    if (!v->extra || !v->opset) return PyErr_NoMemory(), -1;
+    v->classes = PyMem_Calloc((size_t)PyDict_GET_SIZE(classes) + 1, sizeof *v->classes);
+    if (!v->extra || !v->opset || !v->classes) return PyErr_NoMemory(), -1;
     while (PyDict_Next(extra, &at, &key, &value)) {
         struct cr_extra_file *f = &v->extra[v->o.nextra];
         char *data;
@@ -53,25 +60,32 @@ static int options_fill(options *v, PyObject *extra, PyObject *opset) {
         if ((o->version == -1 && PyErr_Occurred()) || !(o->domain = PyUnicode_AsUTF8(key))) return -1;
         v->o.nopset++;
     }
+    at = 0;
+    while (PyDict_Next(classes, &at, &key, &value)) {
+        struct cr_class *c = &v->classes[v->o.nclasses];
+        if (!(c->name = PyUnicode_AsUTF8(key)) || (value != Py_None && !(c->path = PyUnicode_AsUTF8(value)))) return -1;
+        v->o.nclasses++;
+    }
     v->o.extra = v->extra;
     v->o.opset = v->opset;
+    v->o.classes = v->classes;
     v->o.step = cr_py_look_for_signals;
     return 0;
 }
 
 static PyObject *save(PyObject *unused, PyObject *args) {
-    PyObject *program, *to, *extra, *opset, *path = NULL;
+    PyObject *program, *to, *extra, *opset, *classes, *path = NULL;
     int absolute_paths;
     options v = { .o = { .struct_size = sizeof v.o } };
     (void)unused;
-    if (!PyArg_ParseTuple(args, "OOO!O!p:_save_program", &program, &to, &PyDict_Type, &extra, &PyDict_Type, &opset,
-                          &absolute_paths))
+    if (!PyArg_ParseTuple(args, "OOO!O!pO!:_save_program", &program, &to, &PyDict_Type, &extra, &PyDict_Type, &opset,
+                          &absolute_paths, &PyDict_Type, &classes))
         return NULL;
     v.o.absolute_paths = absolute_paths;
     cr_program *p = cr_py_program_get(program);
     if (!p) return PyErr_Format(PyExc_TypeError, "_save_program() takes a program, not %s", Py_TYPE(program)->tp_name);
     bool callable = PyCallable_Check(to);
-    if ((!callable && !PyUnicode_FSConverter(to, &path)) || options_fill(&v, extra, opset)) {
+    if ((!callable && !PyUnicode_FSConverter(to, &path)) || options_fill(&v, extra, opset, classes)) {
         Py_XDECREF(path);
         options_dispose(&v);
         return NULL;
@@ -100,7 +114,8 @@ static PyObject *json(PyObject *unused, PyObject *program) {
 
 static PyMethodDef functions[] = {
     { "_save_program", save, METH_VARARGS,
-      "_save_program(program, path or write, extra_files, opset_version, absolute_paths): writes a .pt2 archive." },
+      "_save_program(program, path or write, extra_files, opset_version, absolute_paths, classes): writes a .pt2 "
+      "archive. classes: {registered name: path or None}." },
     { "_program_json", json, METH_O, "_program_json(program): the text of its models/NAME.json." },
     { NULL, NULL, 0, NULL },
 };

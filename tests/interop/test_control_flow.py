@@ -64,6 +64,7 @@ def test_control_flow(name, tmp_path):
     cases = [((control.floats(n, 3), control.W), numbers(fn(cresset, *control.inputs(cresset, n))))
              for n in ((4,) if name in control.STATIC else (4, 6))]
     check(ep, tmp_path / "program.pt2", cases, name not in RUN_ONLY)
+    check(ep.run_decompositions(), tmp_path / "core.pt2", cases, False)
 
 
 @pytest.mark.parametrize("name", data_programs.PROGRAMS)

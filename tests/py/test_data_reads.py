@@ -109,3 +109,16 @@ def test_assertions_are_nodes_of_the_program():
 def test_assertions_can_be_left_out(monkeypatch):
     monkeypatch.setattr("cresset.export.config.runtime_asserts", False)
     assert not any("_assert_scalar" in str(node.target) for node in export("two_masks").graph.nodes)
+
+
+def test_nothing_is_found_in_nothing():
+    """Of a tensor that has no elements the size is no question: 0, as PyTorch has it."""
+    class Program(cresset.nn.Module):
+        def forward(self, x):
+            return x.nonzero(), x[x > 0], x.unique()
+    ep = cresset.export.export(Program(), (cresset.ones(0, 4),))
+    for program in (ep, ep.run_decompositions()):
+        assert not program.range_constraints
+        sizes = [node.meta["val"].shape for node in program.graph.nodes if node.name.startswith(("nonzero", "index"))]
+        assert sizes == [(0, 2), (0,)]
+        assert [y.shape for y in program.module()(cresset.ones(0, 4))] == [(0, 2), (0,), (0,)]

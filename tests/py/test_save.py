@@ -376,7 +376,7 @@ def test_a_full_disk(tmp_path):
 def test_weights_without_data_are_not_saved(tmp_path):
     program = _C._load_program(str(LINEAR), meta=True)
     with pytest.raises(ValueError, match="tensor '.*no data"):
-        _C._save_program(program, str(tmp_path / "m.pt2"), {}, {}, False)
+        _C._save_program(program, str(tmp_path / "m.pt2"), {}, {}, False, {})
     assert not list(tmp_path.iterdir())
 
 

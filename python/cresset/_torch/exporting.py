@@ -68,6 +68,8 @@ def adopt(tree: Any) -> None:
         cls = spec.context if pytree.is_namedtuple_class(spec.context) else spec.type
         named = theirs.SUPPORTED_SERIALIZED_TYPES.get(cls)
         name = getattr(named, "serialized_type_name", None)
+        if name == theirs.NO_SERIALIZED_TYPE_NAME_FOUND:
+            name = None  # torch.return_types.max and others that archives of PyTorch cannot have
         if not isinstance(cls, type) or _C._tree_registered(cls) is not None or cls in _PLAIN:
             continue
         if pytree.is_namedtuple_class(cls):

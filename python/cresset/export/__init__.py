@@ -21,7 +21,7 @@ from cresset.export._report import ExportReport, Problem
 from cresset.export._trace import capture_pre_autograd_graph, export, export_for_training, patch_forward
 from cresset.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollection, dims
 from cresset.export.exported_program import CallSpec, ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRanges
-from cresset.utils._pytree import register_dataclass, treespec_dumps
+from cresset.utils._pytree import class_paths, register_dataclass, treespec_dumps
 from cresset.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
 from cresset.export.unflatten import FlatArgsAdapter, InterpreterModule, UnflattenedModule, unflatten
 
@@ -84,11 +84,12 @@ def save(ep: ExportedProgram, f: str | os.PathLike[str] | IO[bytes], *, extra_fi
         treespec_dumps(spec)  # says which class has no name to be written under
     extra = {_extra_name(name): _extra_bytes(name, content) for name, content in (extra_files or {}).items()}
     if isinstance(f, (str, os.PathLike)):
-        _C._save_program(ep._program, os.fspath(f), extra, dict(opset_version or {}), bool(absolute_paths))
+        to: Any = os.fspath(f)
     elif callable(getattr(f, "write", None)):
-        _C._save_program(ep._program, f.write, extra, dict(opset_version or {}), bool(absolute_paths))
+        to = f.write
     else:
         raise TypeError(f"save() takes a path or a binary file object, not {type(f).__name__}")
+    _C._save_program(ep._program, to, extra, dict(opset_version or {}), bool(absolute_paths), class_paths(ep.in_spec))
 
 
 def _extra_name(name: Any) -> str:

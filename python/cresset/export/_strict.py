@@ -46,7 +46,7 @@ class Standing:
         if id(real) not in self._fakes:
             if self._found is not None and not any(real is tensor for tensor in self._known):
                 self._found.append((real, _C._user_line()))
-            self.add(real, self._take(real) if self._take else real)
+            self.add(real, self._take(real) if self._take and not _C._is_tensor(real) else real)
         return self._fakes[id(real)]
 
     def of(self, leaf: Any) -> Any:

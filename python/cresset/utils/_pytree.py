@@ -235,6 +235,22 @@ def _context_text(kind: Any, context: Context) -> str:
                         f"to_dumpable_context and from_dumpable_context") from error
 
 
+def class_paths(spec: TreeSpec) -> dict[str, str | None]:
+    """Where Python finds the classes of a structure, by the names they are registered under; None: pickle, protocol 2,
+    cannot name them (they were made inside of a function or another class)."""
+    found: dict[str, str | None] = {}
+    waiting = [spec]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.children()
+        cls = node.context if node.type is collections.namedtuple else node.type
+        definition = _C._tree_registered(cls) if isinstance(cls, type) else None
+        name = definition[2] if definition else None
+        if name is not None and cls.__module__.partition(".")[0] != "cresset":
+            found[name] = None if "." in cls.__qualname__ else f"{cls.__module__}.{cls.__qualname__}"
+    return found
+
+
 def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
     """The text that archives hold, equal to PyTorch's."""
     if not isinstance(treespec, TreeSpec):

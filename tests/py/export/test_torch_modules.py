@@ -1,6 +1,7 @@
 """export() of PyTorch's own modules, strict and not: archives that both libraries read. Features X1, X3, T1."""
 import collections
 import copy
+import dataclasses
 
 import pytest
 
@@ -130,6 +131,48 @@ def test_programs(name, tmp_path):
         got, want = both_read(cresset.export.export(m, args), tmp_path)[0](*copy.deepcopy(args)), m(*args)
     for a, b in zip(torch.utils._pytree.tree_leaves(got), torch.utils._pytree.tree_leaves(want), strict=True):
         assert a.dtype == b.dtype and a.shape == b.shape and torch.allclose(a, b)
+
+
+def test_constants_that_are_results():
+    m = program(lambda self, x: (torch.tensor([1, 2.5]), x + 1, torch.tensor(3)))
+    got = cresset.export.export(m, (torch.ones(2),)).module()(cresset.ones(2))
+    assert [t.tolist() for t in got] == [[1, 2.5], [2, 2], 3] and got[2].dtype is cresset.int64
+
+
+def test_results_without_a_name_are_refused_when_saved(tmp_path):
+    """torch.return_types.max: PyTorch's archives cannot have it. Several of them do not get in each other's way."""
+    ep = cresset.export.export(program(lambda self, x: (x.max(0), x.cummax(0))), (torch.ones(2, 3),))
+    values, indices = ep.module()(cresset.ones(2, 3))[0]
+    assert values.tolist() == [1, 1, 1] and indices.tolist() == [0, 0, 0]
+    with pytest.raises(NotImplementedError, match="return_types.*serialized_type_name"):
+        cresset.export.save(ep, tmp_path / "program.pt2")
+
+
+@dataclasses.dataclass
+class Batch:
+    x: torch.Tensor
+    y: torch.Tensor | None = None
+
+
+Couple = collections.namedtuple("Couple", "a b")
+
+
+def test_classes_that_are_registered_under_other_names(tmp_path):
+    """Example inputs are pickled with the classes' own paths, not with the names in the call structure."""
+    torch.export.register_dataclass(Batch, serialized_type_name="trial.Batch")
+    torch.utils._pytree._register_namedtuple(Couple, serialized_type_name="trial.Couple")
+
+    class Inner(collections.namedtuple("Inner", "c")):  # pickle cannot name it: the archive has no example inputs
+        pass
+    torch.utils._pytree._register_namedtuple(Inner, serialized_type_name="trial.Inner")
+    m = program(lambda self, batch, pair: Couple(batch.x + pair[0], batch.x))
+    for pair, examples in ((Couple(torch.ones(2), torch.ones(1)), True), (Inner(torch.ones(2)), False)):
+        ep = cresset.export.export(m, (Batch(torch.ones(2)), pair))
+        theirs, _ = both_read(ep, tmp_path)
+        got = theirs(Batch(torch.ones(2)), pair)
+        assert isinstance(got, Couple) and got.a.tolist() == [2, 2]
+        given = torch.export.load(tmp_path / "program.pt2").example_inputs
+        assert (type(given[0][0]) is Batch and given[0][1].a.tolist() == [1, 1]) if examples else not given
 
 
 @pytest.mark.parametrize("spec", [lambda: {"x": {0: Dim("n", max=9)}, "y": {0: 2 * Dim("n", max=9) + 1}},
