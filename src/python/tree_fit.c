@@ -180,6 +180,31 @@ static int fit_plain(const spec *s, PyObject *o, bool whole, PyObject *leaves, c
 /* Was this class made here, for a name that nobody has registered? */
 static bool is_made(PyObject *cls) { return PyObject_HasAttrString(cls, "__cresset_made__"); }
 
+/* Were its fields unknown then? Libraries do not keep them. */
+static bool has_unknown_fields(PyObject *cls) { return PyObject_HasAttrString(cls, "__cresset_numbered__"); }
+
+/* A namedtuple of another class: one that was made here asks for its fields, if they are known. */
+static int fit_other_class(const spec *s, PyObject *o, bool whole, PyObject *leaves, const place *at) {
+    PyObject *wanted = PyObject_GetAttrString(s->extra, "_fields"),
+             *found = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "_fields");
+    int same = wanted && found ? PyObject_RichCompareBool(wanted, found, Py_EQ) : -1;
+    bool made = is_made(s->extra), fits = made && (same == 1 || has_unknown_fields(s->extra));
+    if (same >= 0 && !fits) {
+        cr_str message = {0};
+        cr_str_add(&message, "expected ");
+        add_article(&message, cr__py_tree_name(s->extra));
+        if (!same) cr_str_add(&message, " with the fields "), add_object(&message, wanted, true);
+        cr_str_add(&message, ", got ");
+        add_article(&message, cr__py_tree_name((PyObject *)Py_TYPE(o)));
+        if (!same) cr_str_add(&message, " with "), add_object(&message, found, true);
+        else cr_str_add(&message, ", another class: "), add_object(&message, (PyObject *)Py_TYPE(o), true);
+        refuse(at, &message);
+    }
+    Py_XDECREF(wanted);
+    Py_XDECREF(found);
+    return fits ? fit_items(s, o, o, whole, leaves, at) : -1;
+}
+
 static int fit_custom(const spec *s, PyObject *o, PyObject *def, bool whole, PyObject *leaves, const place *at) {
     PyObject *children, *context;
     if ((PyObject *)Py_TYPE(o) != s->type) return refuse_value(at, s, o);
@@ -219,16 +244,7 @@ static int fit_node(const spec *s, PyObject *o, bool whole, PyObject *leaves, co
         Py_XDECREF(items);
         return failed;
     }
-    /* a namedtuple's class may be one that was made here for the name: then its fields decide */
-    if (kind == NAMEDTUPLE && (PyObject *)Py_TYPE(o) != s->extra) {
-        PyObject *wanted = PyObject_GetAttrString(s->extra, "_fields"),
-                 *found = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "_fields");
-        int same = wanted && found ? PyObject_RichCompareBool(wanted, found, Py_EQ) : -1;
-        Py_XDECREF(wanted);
-        Py_XDECREF(found);
-        if (same < 0) return -1;
-        if (!is_made(s->extra) || !same) return refuse_value(at, s, o);
-    }
+    if (kind == NAMEDTUPLE && (PyObject *)Py_TYPE(o) != s->extra) return fit_other_class(s, o, whole, leaves, at);
     return fit_items(s, o, o, whole, leaves, at);
 }
 

@@ -137,3 +137,19 @@ def test_what_is_written_into_an_expanded_tensor(write, tmp_path):
     for shape in ((3, 4), (1, 2), (5, 3)):
         x, y = torch.randn(3), torch.randn(*shape)
         torch.testing.assert_close(torch.from_numpy(model(x.numpy(), y.numpy())[0]), Write()(x, y))
+
+
+def test_nothing_is_settled_for_batches_of_none(tmp_path):
+    """What a formula asks about sizes that cannot vary (classes, rows and columns of matrices) settles no batch."""
+    class Program(torch.nn.Module):
+        def forward(self, x, m):
+            soft = torch.nn.functional.cross_entropy(x, x.softmax(1), label_smoothing=0.1)
+            return soft, torch.linalg.pinv(m), torch.linalg.matrix_rank(m)
+
+    def arguments(n):
+        return torch.randn(n, 4), torch.randn(n, 3, 3)
+    model = compiled(Program(), arguments(4), ({0: Dim.AUTO}, {0: Dim.AUTO}), tmp_path)
+    for n in (0, 1, 2, 5):
+        args = arguments(n)
+        for want, got in zip(Program()(*args), model(*(a.numpy() for a in args)), strict=True):
+            assert torch.allclose(want, torch.from_numpy(got), rtol=1e-3, atol=1e-4, equal_nan=True)

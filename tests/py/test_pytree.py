@@ -148,8 +148,10 @@ BAD = [
      "dict of 0"),
     ("args", ((1, {"image": [2, 3]}), {"scale": 3, "p": (4, 5)}), "call[1]['p']: expected a Named of 2, got a tuple of "
      "2"),
-    ("args", ((1, {"image": [2, 3]}), {"scale": 3, "p": Point(4, 5)}), "call[1]['p']: expected a Named of 2, got a "
-     "Point of 2"),
+    ("args", ((1, {"image": [2, 3]}), {"scale": 3, "p": Point(4, 5)}), "call[1]['p']: expected a Named with the "
+     "fields ('left', 'right'), got a Point with ('x', 'y')"),
+    ("args", ((1, {"image": [2, 3]}), {"scale": 3, "p": collections.namedtuple("Named", "left right")(4, 5)}),
+     "call[1]['p']: expected a Named, got a Named, another class: <class 'tests.py.test_pytree.Named'>"),
     ("args", ((1, {"image": [2, 3]}), {"scale": 3, "p": Named(4, [5])}), "call[1]['p'].right: expected one value, got "
      "a list of 1"),
     ("args", 5, "call: expected a tuple of 2, got an int"),
@@ -202,6 +204,7 @@ def test_unknown_classes():
     namedtuple = text("collections.namedtuple", "somewhere.Where", 2)
     spec = pt.treespec_loads(namedtuple)
     assert repr(spec.unflatten([1, 2])) == "Where(field_0=1, field_1=2)" and pt.treespec_dumps(spec) == namedtuple
+    assert spec.flatten(Point(3, 4)) == [3, 4]  # what its fields are called, nobody knows
     for odd, context in (("somewhere.class", '"x"'), ("somewhere.Cache", {"a": [1]}), ("nodots", "not json")):
         source = text(odd, context, 2)
         spec = pt.treespec_loads(source)

@@ -177,7 +177,7 @@ def _tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: 
     if requires_grad:
         raise TypeError("tensor() with requires_grad=True is not recorded")
     if _C._is_exporting():
-        return cresset.tensor(data, dtype=dtype, device=device)
+        return cresset.tensor(data, dtype=_pairs.get(dtype, dtype), device=_pairs.get(device, device))
     flat: list[Any] = []
     sizes = _sizes_of(data, flat)
     kinds = {type(item) for item in flat}

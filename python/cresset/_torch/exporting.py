@@ -110,7 +110,8 @@ def _dims(spec: Any, known: dict[Any, Any]) -> Any:
     if isinstance(spec, dict):
         return type(spec)((key, _dims(value, known)) for key, value in spec.items())
     if isinstance(spec, (list, tuple)):
-        return type(spec)(_dims(value, known) for value in spec)
+        items = [_dims(value, known) for value in spec]
+        return type(spec)(*items) if pytree.is_namedtuple_class(type(spec)) else type(spec)(items)
     if isinstance(spec, theirs._DimHint):
         hint = getattr(language.Dim, spec.type.name)
         return hint(min=spec.min, max=spec.max) if spec.min is not None or spec.max is not None else hint

@@ -300,15 +300,18 @@ def _load_factory(name: str) -> Any:
 
 def _made_class(name: str, fields: tuple[str, ...] | None, count: int, absent: tuple[str, ...] = ()) -> type:
     """A namedtuple class for a name that nobody has registered; the same one each time."""
+    numbered = fields is None
     if fields is None:
         fields = tuple(f"field_{i}" for i in range(count))
-    key = (name, fields, absent)
+    key = (name, fields, absent, numbered)
     if key not in _made:
         module, _, short = name.rpartition(".")
         short = short if short.isidentifier() and not keyword.iskeyword(short) else "Structure"
         cls = collections.namedtuple(short, fields + absent, rename=True, defaults=(None,) * len(absent),
                                      module=module or None)
         cls.__cresset_made__ = name  # type: ignore[attr-defined]
+        if numbered:
+            cls.__cresset_numbered__ = True  # type: ignore[attr-defined]
         _made[key] = cls
     return _made[key]
 

@@ -2,6 +2,7 @@
 import collections
 import copy
 import dataclasses
+import logging
 
 import pytest
 
@@ -139,6 +140,12 @@ def test_constants_that_are_results():
     assert [t.tolist() for t in got] == [[1, 2.5], [2, 2], 3] and got[2].dtype is cresset.int64
 
 
+def test_tensors_of_numbers_have_the_dtype_that_is_asked_for():
+    m = program(lambda self, x: x + torch.tensor([1, 2], dtype=torch.float64, device=torch.device("cpu")))
+    got = cresset.export.export(m, (torch.ones(2),)).module()(cresset.ones(2))
+    assert got.tolist() == [2, 3] and got.dtype is cresset.float64
+
+
 def test_results_without_a_name_are_refused_when_saved(tmp_path):
     """torch.return_types.max: PyTorch's archives cannot have it. Several of them do not get in each other's way."""
     ep = cresset.export.export(program(lambda self, x: (x.max(0), x.cummax(0))), (torch.ones(2, 3),))
@@ -157,8 +164,10 @@ class Batch:
 Couple = collections.namedtuple("Couple", "a b")
 
 
-def test_classes_that_are_registered_under_other_names(tmp_path):
+def test_classes_that_are_registered_under_other_names(tmp_path, monkeypatch):
     """Example inputs are pickled with the classes' own paths, not with the names in the call structure."""
+    # PyTorch's warning that it unpickles a class of the user's is malformed
+    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
     torch.export.register_dataclass(Batch, serialized_type_name="trial.Batch")
     torch.utils._pytree._register_namedtuple(Couple, serialized_type_name="trial.Couple")
 
@@ -166,11 +175,15 @@ def test_classes_that_are_registered_under_other_names(tmp_path):
         pass
     torch.utils._pytree._register_namedtuple(Inner, serialized_type_name="trial.Inner")
     m = program(lambda self, batch, pair: Couple(batch.x + pair[0], batch.x))
-    for pair, examples in ((Couple(torch.ones(2), torch.ones(1)), True), (Inner(torch.ones(2)), False)):
+    for pair, examples in ((Couple(torch.ones(2), torch.ones(2)), True), (Inner(torch.ones(2)), False)):
         ep = cresset.export.export(m, (Batch(torch.ones(2)), pair))
         theirs, _ = both_read(ep, tmp_path)
         got = theirs(Batch(torch.ones(2)), pair)
         assert isinstance(got, Couple) and got.a.tolist() == [2, 2]
+        sized = cresset.export.export(m, (Batch(torch.ones(2)), pair), dynamic_shapes=(
+            {"x": {0: Dim.AUTO}}, type(pair)(*({0: Dim.AUTO} for _ in pair))))
+        longer = type(pair)(*(cresset.ones(3) for _ in pair))
+        assert sized.module()(Batch(cresset.ones(3)), longer)[0].tolist() == [2, 2, 2]
         given = torch.export.load(tmp_path / "program.pt2").example_inputs
         assert (type(given[0][0]) is Batch and given[0][1].a.tolist() == [1, 1]) if examples else not given
 
