@@ -50,7 +50,11 @@ def _open_numbers(dynamic: bool | None) -> int:
     from cresset._dynamo import config
     everything = dynamic is True or (dynamic is None and not config.assume_static_by_default)
     automatic = dynamic is not False and config.automatic_dynamic_shapes
-    data = config.capture_scalar_outputs * 32 | config.capture_dynamic_output_shape_ops * 64
+    theirs = sys.modules.get("torch._dynamo.config")  # whoever compiles a program of PyTorch's may have set it there
+
+    def follows(name: str) -> bool:
+        return getattr(config, name) or bool(getattr(theirs, name, False))
+    data = follows("capture_scalar_outputs") * 32 | follows("capture_dynamic_output_shape_ops") * 64
     if not everything and not automatic:
         return data
     return (automatic * 1 | everything * 2 | config.use_duck_shape * 4 | (not config.specialize_int) * 8

@@ -412,7 +412,8 @@ static cr_entry *build_entry(const request *r, int settles, PyObject ***slots) {
         failed = compile_graph(r->d, e, *slots);
         e->compile_seconds = seconds_now() - begin;
         if (!failed) failed = seal_numbers(e) || check_fresh(r, e, *slots);
-        int more = ends ? CR_SETTLES_DATA : cr_guards_numbers(&e->guards) ? CR_SETTLES_NUMBERS : 0;
+        bool open = cr_guards_numbers(&e->guards) && settles < CR_SETTLES_NUMBERS;
+        int more = open ? CR_SETTLES_NUMBERS : ends ? CR_SETTLES_DATA : 0;
         bool lost = !failed && e->reason && !e->resumes && more;
         if (!lost) r->d->misses += !e->reason;
         else if (settles < more) { /* what can be captured with these sizes, is */

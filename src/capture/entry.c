@@ -644,10 +644,48 @@ static int drop_unused_numbers(builder *b) {
     return status ? cr_py_fail(status) : 0;
 }
 
+static bool is_size_of_output(const builder *b, cr_sym symbol) {
+    for (size_t i = 0; i < b->outs.n; i++) {
+        const cr_arg *out = &b->outs.at[i];
+        if (out->kind == CR_ARG_SYM && out->u.sym == symbol) return true;
+        for (int d = 0; out->kind == CR_ARG_TENSOR && d < out->u.t->meta.rank; d++) {
+            cr_dim size = out->u.t->meta.size[d];
+            if (!cr_dim_is_plain(size) && cr_dim_sym(b->c->fakes.env, size) == symbol) return true;
+        }
+    }
+    return false;
+}
+
+static int give_symbols(builder *b, cr_sym e) {
+    if (cr_sym_kind_of(e) == CR_SYM_SYMBOL) {
+        if (!cr_depends_on_data(b->c, e) || is_size_of_output(b, e)) return 0;
+        return cr_vec_push(&b->outs, ((cr_arg){ .kind = CR_ARG_SYM, .u.sym = e })) ? no_memory() : 0;
+    }
+    for (size_t i = 0; i < cr_sym_operand_count(e); i++)
+        if (give_symbols(b, cr_sym_operand(e, i))) return -1;
+    return 0;
+}
+
+/* A library with foreign tensors makes the memory of results: what their sizes are made of, where data decide, is given
+ * behind them. */
+static int give_sizes(builder *b) {
+    cr_env *env = b->c->fakes.env;
+    for (size_t i = 0, n = b->outs.n; b->c->data && b->e->frontend->borrow && i < n; i++) {
+        if (b->outs.at[i].kind != CR_ARG_TENSOR) continue;
+        const cr_meta m = b->outs.at[i].u.t->meta;
+        for (int d = 0; d <= 2 * m.rank; d++) {
+            cr_dim dim = d < m.rank ? m.size[d] : d < 2 * m.rank ? m.stride[d - m.rank] : m.offset;
+            if (!cr_dim_is_plain(dim) && give_symbols(b, cr_dim_sym(env, dim))) return -1;
+        }
+    }
+    return 0;
+}
+
 static int finish_graph(builder *b) {
     cr_entry *e = b->e;
     uint32_t result, other;
     const char *input;
+    if (give_sizes(b)) return -1;
     cr_status status = cr_trace_finish(b->c->trace, b->outs.at, b->outs.n, &e->graph);
     if (status) return cr_py_fail(status);
     if (b->c->numbers && drop_unused_numbers(b)) return -1;

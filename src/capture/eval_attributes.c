@@ -65,7 +65,7 @@ static int tensor_attribute(cr_capture *c, PyObject *value, PyObject *name, PyOb
         }
     }
     bool exported = c->tracer ? !fe->borrow || reads_data(name) /* an exporter's fakes know what to answer */
-                              : c->follows && !fe->borrow && reads_data(name);
+                              : c->follows && reads_data(name);
     if (!exported && !fe->is_captured(name))
         return cr_break(c, "the attribute '%U' of a tensor is read, which capture does not follow", name);
     if (found(PyObject_GetAttr(value, name), out) < 0 || !(*out = cr_translate(c, *out))) return -1;

@@ -154,6 +154,7 @@ static int call_row(cr_capture *c, cr_call_frame *f, cr_row_kind kind, PyObject 
     case CR_ROW_SET_GRAD: return cr_switch_grad(c, a, &before) ? -1 : cr_give(c, f, Py_NewRef(Py_None));
     case CR_ROW_REGION: return cr_call_region(c, f, object, a);
     case CR_ROW_EXPORTS: return c->tracer ? cr_call_run(c, f, object, a) : 1;
+    case CR_ROW_SYMBOLIC: return cr_call_symbolic(c, f, object, a);
     case CR_ROW_UNRECORDED:
         if (cr_ambient_get()->grad && cr_capture_records(c))
             return refuse(c, callable, "where gradients are recorded: its backward is its own");
@@ -169,7 +170,8 @@ int cr_call_foreign(cr_capture *c, cr_call_frame *f, PyObject *callable, const c
         PyObject *object = NULL;
         cr_row_kind kind = fe->row ? fe->row(callable, &object) : CR_ROW_NONE;
         if (kind == CR_ROW_NONE || (kind == CR_ROW_EXPORTS && !c->tracer)) continue;
-        bool neutral = kind == CR_ROW_GIVES || kind == CR_ROW_COMPILES || kind == CR_ROW_CONSTANTS;
+        bool neutral = kind == CR_ROW_GIVES || kind == CR_ROW_COMPILES || kind == CR_ROW_CONSTANTS ||
+                       kind == CR_ROW_SYMBOLIC;
         return !neutral && cr_use_frontend(c, fe) ? -1 : call_row(c, f, kind, callable, object, a);
     }
     return 1;

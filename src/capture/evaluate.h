@@ -277,6 +277,8 @@ int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *
                     PyObject *kwnames);
 /* A function of ours, run by CPython on what the program gives it; what it calls of the program's is evaluated. */
 int cr_call_run(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a);
+/* The same where numbers among the arguments are symbols without an example. 1: they are not. */
+int cr_call_symbolic(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a);
 /* cond(), while_loop(), map(), scan() or associative_scan(), a token. (eval_regions.c) */
 int cr_call_region(cr_capture *c, cr_call_frame *f, PyObject *region, const cr_arguments *a);
 bool cr_is_known_value(PyObject *value); /* tensors, constants and containers of those */

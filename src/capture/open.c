@@ -80,9 +80,6 @@ static int choose(cr_capture *c, PyObject *real, int32_t source, const cr_fronte
     int64_t numbers[2 * CR_MAX_RANK];
     *open = *marked = cr_marked_sizes(real, "_dynamo_dynamic_indices");
     *unbacked = c->settles < CR_SETTLES_DATA ? cr_marked_sizes(real, "_dynamo_unbacked_indices") : 0;
-    if (*unbacked && fe->borrow)
-        return cr_break(c, "mark_unbacked() was called for a tensor of %s, and sizes without an example are captured "
-                           "of Cresset's tensors alone; use mark_dynamic()", fe->name);
     if (fe->kind(real) == CR_KIND_PARAMETER) return 0;
     for (int d = 0; d < rank; d++) numbers[d] = t->meta.size[d], numbers[rank + d] = t->meta.stride[d];
     if (c->history) {

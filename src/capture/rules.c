@@ -115,6 +115,17 @@ int cr_call_run(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_ar
     return run_on_symbols(c, f, function, a, false);
 }
 
+static bool lack_examples(const cr_capture *c, const cr_arguments *a) {
+    bool any = false;
+    for (Py_ssize_t i = 0; i < a->n; i++) any |= cr_lacks_example(c, a->at[i]);
+    return any;
+}
+
+int cr_call_symbolic(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a) {
+    bool any = lack_examples(c, a);
+    return c->tracer || any ? run_on_symbols(c, f, function, a, any) : 1;
+}
+
 /* assume_constant_result: called now, for real; what it gives is a constant of the capture. */
 static int call_once(cr_capture *c, cr_call_frame *f, PyObject *function, PyObject *const *args, Py_ssize_t nargs,
                      PyObject *kwnames) {
@@ -181,10 +192,9 @@ int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *
         return held ? cr_call_region(c, f, function, &(cr_arguments){ args, nargs, kwnames }) : -1;
     }
     if (!PyUnicode_CompareWithASCIIString(rule, "run")) {
-        bool any = false;
-        for (Py_ssize_t i = 0; i < nargs; i++) any |= cr_lacks_example(c, args[i]);
-        if (any && cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, function)) return -1;
-        return c->tracer || any ? run_on_symbols(c, f, function, &(cr_arguments){ args, nargs, kwnames }, any) : 1;
+        cr_arguments a = { args, nargs, kwnames };
+        if (lack_examples(c, &a) && cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, function)) return -1;
+        return cr_call_symbolic(c, f, function, &a);
     }
     /* nobody looks into it, so all of it is guarded: closure and defaults, too. The entry holds it */
     if (cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, function)) return -1;

@@ -38,13 +38,12 @@ static int follow(cr_capture *c, cr_sym e, bool number) {
     unsigned need = counted ? CR_DYNAMIC_SHAPES : CR_DYNAMIC_SCALARS;
     bool foreign = c->frontend && c->frontend->borrow;
     /* a size by the program's own number was looked at when that was read; one that an op counts matters to nobody
-     * until it is read */
+     * until it is read, but that another library's tensors may have to end the capture for it */
     if (!number && (!counted || !(foreign || c->follows & CR_DYNAMIC_SHAPES))) return 0;
-    if (!number && foreign && c->settles < CR_SETTLES_DATA) return c->data = true, 0;
-    if (foreign)
-        return cr_break(c, counted ? "a size depends on the data of a tensor of %s, which is not captured"
-                                   : "a number is read from the data of a tensor of %s, which is not captured",
-                        c->frontend->name);
+    if (!number && foreign && c->settles < CR_SETTLES_DATA) return c->data = true, cr_need_numbers(c);
+    if (c->settles == CR_SETTLES_DATA)
+        return cr_break(c, counted ? "a size depends on the data of a tensor, and nothing can be captured with it"
+                                   : "a number is read from the data of a tensor, and nothing can be captured with it");
     if (!(c->follows & need))
         return cr_break(c, counted ? "a size depends on the data of a tensor: set "
                                      "cresset._dynamo.config.capture_dynamic_output_shape_ops before compile()"
@@ -107,8 +106,7 @@ int cr_read_number(cr_capture *c, PyObject *callable, const cr_arguments *a, PyO
     bool is = callable == (PyObject *)&PyLong_Type || callable == (PyObject *)&PyFloat_Type ||
               callable == (PyObject *)&PyBool_Type;
     if (!is || a->n != 1 || a->kwnames) return 0;
-    bool tensor = cr_is_tensor_value(a->at[0]) && c->follows & CR_DYNAMIC_SCALARS &&
-                  !(c->frontend && c->frontend->borrow);
+    bool tensor = cr_is_tensor_value(a->at[0]) && c->follows & CR_DYNAMIC_SCALARS;
     if (!tensor && !cr_lacks_example(c, a->at[0])) return 0;
     c->on_tensors = true;
     PyObject *number = tensor ? PyObject_CallMethod(a->at[0], "item", NULL) : Py_NewRef(a->at[0]);

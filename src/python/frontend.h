@@ -46,6 +46,7 @@ typedef enum cr_row_kind {
     CR_ROW_GET_GRAD, CR_ROW_SET_GRAD,
     CR_ROW_CASTS,        /* it asks for or sets `object` of mixed precision: "enabled", "dtype", "cpu cache", ... */
     CR_ROW_EXPORTS,      /* in an export, `object`, a function of ours, is run in its place; else nobody knows */
+    CR_ROW_SYMBOLIC,     /* the same also where a number among its arguments has no example: it depends on data */
     CR_ROW_REGION,       /* `object`, a function of ours, records it with its bodies: cond() and its like */
     CR_ROW_STANDS_IN,    /* a Python function stands in for it, `object` its name */
     CR_ROW_UNRECORDED,   /* the same where no gradients are recorded */

@@ -93,12 +93,12 @@ typedef struct stamp_of {
     int64_t sizes[];          /* rank sizes, rank strides; ANY: left open */
 } stamp_of;
 
-#define DYNAMIC_MARK "_dynamo_dynamic_indices"
 #define ANY INT64_MIN /* no size and no stride */
 
 /* Of parameters none is left open. */
 static uint32_t marks_of(PyObject *o) {
-    return Py_IS_TYPE(o, torch.tensor) ? cr_marked_sizes(o, DYNAMIC_MARK) : 0;
+    if (!Py_IS_TYPE(o, torch.tensor)) return 0;
+    return cr_marked_sizes(o, "_dynamo_dynamic_indices") | cr_marked_sizes(o, "_dynamo_unbacked_indices");
 }
 
 static PyObject *get(const PyGetSetDescrObject *of, PyObject *o) {
@@ -256,7 +256,8 @@ static cr_row_kind row(PyObject *callable, PyObject **object) {
         [CR_ROW_NONE] = "",           [CR_ROW_OP] = "op",         [CR_ROW_GIVES] = "gives",
         [CR_ROW_CONSTANTS] = "constants", [CR_ROW_ASKS] = "asks", [CR_ROW_OVERRIDES] = "overrides",
         [CR_ROW_COMPILES] = "compiles", [CR_ROW_GET_GRAD] = "get_grad", [CR_ROW_SET_GRAD] = "set_grad",
-        [CR_ROW_EXPORTS] = "exports", [CR_ROW_CASTS] = "casts", [CR_ROW_REGION] = "region",
+        [CR_ROW_EXPORTS] = "exports", [CR_ROW_SYMBOLIC] = "symbolic",
+        [CR_ROW_CASTS] = "casts", [CR_ROW_REGION] = "region",
         [CR_ROW_UNRECORDED] = "unrecorded", [CR_ROW_STANDS_IN] = "stands_in",
     };
     bool in_c = PyFunction_Check(callable) || (PyCFunction_CheckExact(callable) && stands_alone(callable)) ||

@@ -16,7 +16,7 @@ enum { GIL_WORK = 8192, FEW = 48 };
 
 /* What an entry of the result is. */
 typedef enum result_kind { RESULT_NEW, RESULT_GIVEN, RESULT_ARGUMENT, RESULT_OBJECT, RESULT_NUMBER,
-                           RESULT_SIZE, /* computed from the inputs' sizes */
+                           RESULT_SIZE, /* computed from the inputs' sizes, or the results' */
                            RESULT_INTO /* written into argument `to`, an input, when all others are there */
 } result_kind;
 typedef struct result {
@@ -479,6 +479,27 @@ out:
 
 /* ---- results ---- */
 
+/* A tensor or number that the run gave. */
+static bool find_value(const void *user, uint32_t at, cresset_value *out) {
+    const frame *f = user;
+    const cr_arg *made = &f->made[at];
+    *out = (cresset_value){ .kind = CRESSET_NONE };
+    if (made->kind == CR_ARG_TENSOR)
+        *out = (cresset_value){ .kind = CRESSET_TENSOR, .dtype = made->u.t->meta.dtype, .rank = made->u.t->meta.rank,
+                                .data = cr_tensor_view(made->u.t).p, .size = made->u.t->meta.size,
+                                .stride = made->u.t->meta.stride };
+    else if (made->kind == CR_ARG_FLOAT) *out = (cresset_value){ .kind = CRESSET_FLOAT, .number = made->u.f };
+    else if (made->kind == CR_ARG_INT || made->kind == CR_ARG_BOOL)
+        *out = (cresset_value){ .kind = CRESSET_INT, .integer = made->u.i };
+    else if (f->is_raw) *out = f->raw[at];
+    return out->kind != CRESSET_NONE;
+}
+
+static int compute(const frame *f, cr_sym expr, int64_t *out) {
+    cr_torch_call call = { f->values, find_value, f };
+    return cr_torch_size_compute(&f->g->sizes, &call, expr, out);
+}
+
 static int set_tuples(result *r) {
     Py_XSETREF(r->sizes, cr_torch_numbers(r->size, r->rank));
     Py_XSETREF(r->strides, cr_torch_numbers(r->stride, r->rank));
@@ -492,7 +513,7 @@ static int compute_layout(const frame *f, result *r) {
     bool same = r->sizes != NULL;
     for (int d = 0; d < 2 * r->rank; d++) {
         int64_t *at = d < r->rank ? &r->size[d] : &r->stride[d - r->rank], now = *at;
-        if (r->exprs[d] && cr_torch_size_compute(&f->g->sizes, f->values, r->exprs[d], &now)) return -1;
+        if (r->exprs[d] && compute(f, r->exprs[d], &now)) return -1;
         same = same && now == *at;
         *at = now;
     }
@@ -521,7 +542,7 @@ static int set_sizes(const frame *f, result *r, const int64_t *size) {
 
 static PyObject *size_object(const frame *f, const result *r) {
     int64_t value = r->size[0];
-    if (r->expr && cr_torch_size_compute(&f->g->sizes, f->values, r->expr, &value)) return NULL;
+    if (r->expr && compute(f, r->expr, &value)) return NULL;
     return PyLong_FromLongLong(value);
 }
 
@@ -603,13 +624,7 @@ static PyObject *object_of(frame *f, result *r) {
 
 /* Where a result lies. false: it is no tensor. */
 static bool find_result(const frame *f, uint32_t at, cresset_value *out) {
-    if (f->is_raw && f->raw[at].kind == CRESSET_TENSOR) return *out = f->raw[at], true;
-    const cr_arg *made = &f->made[at];
-    if (made->kind != CR_ARG_TENSOR) return false;
-    const cr_tensor *t = made->u.t;
-    *out = (cresset_value){ .kind = CRESSET_TENSOR, .dtype = t->meta.dtype, .rank = t->meta.rank,
-                            .data = cr_tensor_view(t).p, .size = t->meta.size, .stride = t->meta.stride };
-    return true;
+    return find_value(f, at, out) && out->kind == CRESSET_TENSOR;
 }
 
 /* Does it fit there? Looked at before anything is written. */

@@ -1,7 +1,8 @@
 /* torch_sizes.c: sizes and strides of results that differ from call to call, computed from those of the inputs.
  *
  * A graph's symbols each have a place among its inputs: a size that is the symbol, a number that is, or a size such as
- * 2*s0 + 1. Expressions are read once, from their text, and computed at every call. */
+ * 2*s0 + 1; those that depend on data have one among its results. Expressions are read once, from their text, and
+ * computed at every call. */
 #include "python/torch_sizes.h"
 
 #include "trace/trace.h"
@@ -15,16 +16,27 @@ static bool knows(const cr_torch_sizes *s, cr_sym symbol) {
 }
 
 /* `compound`: sizes c*s + k; else those that are one symbol. */
-static int note(cr_torch_sizes *s, cr_sym e, uint32_t input, int dim, bool compound) {
-    cr_torch_symbol at = { .symbol = e, .input = input, .dim = dim, .scale = 1 };
+static int note(cr_torch_sizes *s, cr_sym e, cr_torch_symbol at, bool compound) {
+    at.symbol = e, at.scale = 1;
     if (!e || (cr_sym_kind_of(e) == CR_SYM_SYMBOL) == compound) return 0;
     if (compound) {
         if (cr_sym_kind_of(e) != CR_SYM_ADD || cr_sym_operand_count(e) != 1) return 0;
-        at = (cr_torch_symbol){ cr_sym_operand(e, 0), input, dim, cr_sym_coefficient(e, 0), cr_sym_constant(e) };
+        at.symbol = cr_sym_operand(e, 0), at.scale = cr_sym_coefficient(e, 0), at.shift = cr_sym_constant(e);
         if (cr_sym_kind_of(at.symbol) != CR_SYM_SYMBOL) return 0;
     }
     if (knows(s, at.symbol)) return 0;
     return cr_vec_push(&s->symbols, at) ? no_memory() : 0;
+}
+
+/* Input, or result, number i. */
+static int note_value(cr_torch_sizes *s, const cr_value *v, uint32_t i, bool of_result, bool compound) {
+    cr_torch_symbol at = { .input = i, .of_result = of_result, .dim = CR_TORCH_ITSELF };
+    if (!v->meta && v->expr && note(s, v->expr, at, compound)) return -1;
+    for (at.dim = 0; v->meta && at.dim < v->meta->rank; at.dim++) {
+        cr_dim size = v->meta->size[at.dim];
+        if (!cr_dim_is_plain(size) && note(s, cr_dim_sym(s->env, size), at, compound)) return -1;
+    }
+    return 0;
 }
 
 int cr_torch_sizes_init(cr_torch_sizes *s, const cr_graph *g) {
@@ -33,15 +45,15 @@ int cr_torch_sizes_init(cr_torch_sizes *s, const cr_graph *g) {
     cr_env_retain(s->env);
     for (int compound = 0; compound < 2; compound++) {
         uint32_t i = 0;
-        for (uint32_t n = cr_graph_first(g); i < cr_graph_input_count(g); n = cr_graph_next(g, n), i++) {
-            const cr_value *v = cr_graph_value(g, cr_graph_node(g, n)->first);
-            if (!v->meta && v->expr && note(s, v->expr, i, CR_TORCH_ITSELF, compound)) return -1;
-            for (int d = 0; v->meta && d < v->meta->rank; d++)
-                if (!cr_dim_is_plain(v->meta->size[d]) &&
-                    note(s, cr_dim_sym(s->env, v->meta->size[d]), i, d, compound))
-                    return -1;
-        }
+        for (uint32_t n = cr_graph_first(g); i < cr_graph_input_count(g); n = cr_graph_next(g, n), i++)
+            if (note_value(s, cr_graph_value(g, cr_graph_node(g, n)->first), i, false, compound)) return -1;
     }
+    const cr_node *output = cr_graph_node(g, cr_graph_output(g));
+    for (int compound = 0; compound < 2; compound++)
+        for (uint32_t i = 0; i < output->nargs; i++)
+            if (output->args[i].kind == CR_ARG_VALUE &&
+                note_value(s, cr_graph_value(g, (uint32_t)output->args[i].u.i), i, true, compound))
+                return -1;
     return 0;
 }
 
@@ -68,14 +80,16 @@ int cr_torch_size_read(const cr_torch_sizes *s, PyObject *o, cr_sym *expr, int64
     return -1;
 }
 
-typedef struct lookup { const cr_torch_sizes *s; const cresset_value *inputs; } lookup;
+typedef struct lookup { const cr_torch_sizes *s; const cr_torch_call *call; } lookup;
 
 static bool find(void *user, cr_sym symbol, cr_sym_value *out) {
     const lookup *l = user;
     for (size_t i = 0; i < l->s->symbols.n; i++) {
         const cr_torch_symbol *at = &l->s->symbols.at[i];
         if (at->symbol != symbol) continue;
-        const cresset_value *v = &l->inputs[at->input];
+        cresset_value given;
+        if (at->of_result && !(l->call->result && l->call->result(l->call->user, at->input, &given))) return false;
+        const cresset_value *v = at->of_result ? &given : &l->call->inputs[at->input];
         int64_t found = at->dim == CR_TORCH_ITSELF ? v->integer : v->size[at->dim];
         *out = cr_sym_type_of(symbol) == CR_TYPE_FLOAT
                    ? (cr_sym_value){ CR_TYPE_FLOAT, 0, v->number }
@@ -85,8 +99,8 @@ static bool find(void *user, cr_sym symbol, cr_sym_value *out) {
     return false;
 }
 
-int cr_torch_size_compute(const cr_torch_sizes *s, const cresset_value *inputs, cr_sym expr, int64_t *out) {
-    lookup l = { s, inputs };
+int cr_torch_size_compute(const cr_torch_sizes *s, const cr_torch_call *call, cr_sym expr, int64_t *out) {
+    lookup l = { s, call };
     cr_sym_value value = { 0 };
     cr_status status = cr_sym_eval(expr, find, &l, &value);
     if (status) return cr_py_raise(status), -1;
@@ -132,12 +146,39 @@ static int read_example(trial *t, size_t i, PyObject *o, cr_type type) {
 static bool is_now(const trial *t, cr_dim recorded, int64_t now) {
     int64_t then;
     if (cr_dim_is_plain(recorded)) return recorded == now;
-    if (!cr_torch_size_compute(&t->sizes, t->values, cr_dim_sym(t->sizes.env, recorded), &then)) return then == now;
+    cr_torch_call call = { .inputs = t->values };
+    if (!cr_torch_size_compute(&t->sizes, &call, cr_dim_sym(t->sizes.env, recorded), &then)) return then == now;
     return PyErr_Clear(), false;
+}
+
+static bool has_dense_strides(cr_env *env, const cr_meta *m) {
+    cr_dim dense[CR_MAX_RANK];
+    cr_strides_contiguous(env, m->rank, m->size, dense);
+    return !memcmp(dense, m->stride, m->rank * sizeof *dense); /* the same terms */
+}
+
+/* Has it a symbol that no input gives? */
+static bool depends_on_data(const cr_torch_sizes *s, cr_sym e) {
+    if (cr_sym_kind_of(e) == CR_SYM_SYMBOL) {
+        for (size_t i = 0; i < s->symbols.n; i++)
+            if (s->symbols.at[i].symbol == e) return s->symbols.at[i].of_result;
+        return true;
+    }
+    for (size_t i = 0; i < cr_sym_operand_count(e); i++)
+        if (depends_on_data(s, cr_sym_operand(e, i))) return true;
+    return false;
+}
+
+static bool is_sized_by_data(const cr_torch_sizes *s, const cr_meta *m) {
+    for (int d = 0; d < m->rank; d++)
+        if (!cr_dim_is_plain(m->size[d]) && depends_on_data(s, cr_dim_sym(s->env, m->size[d]))) return true;
+    return false;
 }
 
 static bool is_laid_out(const trial *t, const cr_meta *recorded, const cr_meta *now) {
     bool same = recorded->rank == now->rank, empty = false;
+    if (same && is_sized_by_data(&t->sizes, recorded))
+        return has_dense_strides(t->sizes.env, recorded) && has_dense_strides(t->fakes.env, now);
     for (int d = 0; same && d < now->rank; d++) {
         same = is_now(t, recorded->size[d], now->size[d]);
         empty |= !now->size[d];
@@ -173,6 +214,69 @@ static int try_sizes(trial *t, cr_graph *g, PyObject *examples) {
     return same ? 0 : -1;
 }
 
+/* Ops lay results out by what their arguments are. Of one that is not row by row, and of whose sizes nobody has an
+ * example, that is not always decided when it is recorded, and what is then recorded may be another layout than the ops
+ * would give: `x.nonzero() + 1` is laid out by columns. */
+static bool lacks_example(cr_sym e) {
+    if (cr_sym_kind_of(e) == CR_SYM_SYMBOL) return !cr_sym_is_backed(e);
+    for (size_t i = 0; i < cr_sym_operand_count(e); i++)
+        if (lacks_example(cr_sym_operand(e, i))) return true;
+    return false;
+}
+
+static const cr_meta *matrix_without_example(const cr_graph *g, const cr_arg *a) {
+    const cr_meta *m = a->kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)a->u.i)->meta : NULL;
+    for (int d = 0; m && m->rank > 1 && d < m->rank; d++)
+        if (!cr_dim_is_plain(m->size[d]) && lacks_example(cr_dim_sym(cr_graph_env(g), m->size[d]))) return m;
+    return NULL;
+}
+
+/* Dimensions that are expanded, or of size 1, decide nothing. */
+static bool is_by_rows(cr_env *env, const cr_meta *m) {
+    cr_meta rest = { .rank = 0 };
+    for (int d = 0; d < m->rank; d++)
+        if (m->stride[d] && m->size[d] != 1) rest.size[rest.rank] = m->size[d], rest.stride[rest.rank++] = m->stride[d];
+    return has_dense_strides(env, &rest);
+}
+
+static bool takes_columns(const cr_graph *g, const cr_arg *a, size_t n) {
+    for (size_t k = 0; k < n; k++) {
+        const cr_meta *m = matrix_without_example(g, &a[k]);
+        if (m && !is_by_rows(cr_graph_env(g), m)) return true;
+        if (a[k].kind == CR_ARG_LIST && takes_columns(g, a[k].u.list, a[k].n)) return true;
+    }
+    return false;
+}
+
+/* Is there such an op, and a result that may be laid out after it? */
+static bool is_layout_undecided(const cr_graph *g) {
+    const cr_node *output = cr_graph_node(g, cr_graph_output(g));
+    bool given = false;
+    for (uint32_t i = 0; i < output->nargs; i++) given |= matrix_without_example(g, &output->args[i]) != NULL;
+    for (uint32_t n = cr_graph_first(g); given && n != CR_NO_NODE; n = cr_graph_next(g, n)) {
+        const cr_node *node = cr_graph_node(g, n);
+        if (node->kind != CR_NODE_CALL || !strcmp(node->op->name, "aten::contiguous")) continue;
+        bool by_rows = false;
+        for (uint32_t k = 0; k < node->nvalues; k++) {
+            const cr_meta *m = matrix_without_example(g, &(cr_arg){ .kind = CR_ARG_VALUE, .u.i = node->first + k });
+            by_rows |= m && has_dense_strides(cr_graph_env(g), m);
+        }
+        if (by_rows && takes_columns(g, node->args, node->nargs)) return true;
+    }
+    return false;
+}
+
+static bool has_open_inputs(const cr_graph *g) {
+    uint32_t n = cr_graph_first(g);
+    for (size_t i = 0; i < cr_graph_input_count(g); n = cr_graph_next(g, n), i++) {
+        const cr_value *v = cr_graph_value(g, cr_graph_node(g, n)->first);
+        if (!v->meta) return true;
+        for (int d = 0; d < v->meta->rank; d++)
+            if (!cr_dim_is_plain(v->meta->size[d])) return true;
+    }
+    return false;
+}
+
 static PyObject *check_layouts(PyObject *module, PyObject *args) {
     PyObject *graph, *examples;
     cr_arg a;
@@ -190,8 +294,13 @@ static PyObject *check_layouts(PyObject *module, PyObject *args) {
     t.values = PyMem_Calloc(t.ninputs + 1, sizeof *t.values);
     t.inputs = PyMem_Calloc(t.ninputs + t.nresults + 1, sizeof *t.inputs);
     t.results = t.inputs ? t.inputs + t.ninputs : NULL;
+    if (!failed && !status && is_layout_undecided(a.u.graph)) {
+        PyErr_SetString(PyExc_NotImplementedError, "how a result is laid out depends on data");
+        failed = -1;
+    }
     if (status) failed = cr_py_fail(status);
-    else if (!failed) failed = t.kept && t.values && t.inputs ? try_sizes(&t, a.u.graph, examples) : no_memory();
+    else if (!failed && has_open_inputs(a.u.graph))
+        failed = t.kept && t.values && t.inputs ? try_sizes(&t, a.u.graph, examples) : no_memory();
     if (t.inputs) cr_results_release(t.inputs, t.ninputs);
     PyMem_Free(t.inputs);
     PyMem_Free(t.values);

@@ -586,7 +586,7 @@ def test_what_cannot_be_differentiated_is_captured_up_to_it():
     run = compiled(written_by_mask, backend="native")
     for _ in range(2):
         assert_same(gradients_of(run, *args), gradients_of(written_by_mask, *args))
-    assert "a size depends on the data of a tensor of torch" in report(run)[0]["reason"]
+    assert "a size depends on the data of a tensor" in report(run)[0]["reason"]
     with pytest.raises(cresset._dynamo.exc.Unsupported, match="the derivative of %index_put_(.|\n)*fullgraph=True"):
         gradients_of(compiled(written_by_mask, backend="native", fullgraph=True), *args)
 

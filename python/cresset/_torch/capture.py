@@ -73,6 +73,7 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     rows.update(_makers())
     rows[torch.einsum] = ("op", cresset.einsum)  # torch's looks for an order of products first
     rows[torch.broadcast_shapes] = ("op", cresset.broadcast_shapes)  # torch's asks its own symbols
+    rows[torch.nonzero] = ("op", cresset.nonzero)  # takes as_tuple, which the op does not
     rows[torch.embedding] = ("op", _dense(cresset.embedding, "sparse", 4))
     rows[torch.embedding_bag] = ("op", _dense(cresset.embedding_bag, "sparse", 5))
     rows[torch.autograd.Function.apply.__func__] = ("unrecorded", "apply")
@@ -83,6 +84,7 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     rows[torch.autograd.profiler.record_function.__enter__] = ("stands_in", "set_mark")
     rows[torch.autograd.profiler.record_function.__exit__] = ("stands_in", "take_mark")
     rows.update(_of_optimizers())
+    rows.update(_symbolic())
     for function in _compiling():
         rows[function] = ("compiles", None)
     for name in _META:
@@ -138,8 +140,8 @@ def _regions() -> dict[Any, tuple[str, Any]]:
 
 
 def _transforms() -> dict[Any, tuple[str, Any]]:
-    """What torch.func.grad() and grad_and_value() call with (function, argnums, has_aux, args, kwargs); without the name
-    their calls are torch's."""
+    """What torch.func.grad() and grad_and_value() call with (function, argnums, has_aux, args, kwargs); without the
+    name their calls are torch's."""
     try:
         module = importlib.import_module("torch._functorch.eager_transforms")
     except ImportError:
@@ -160,14 +162,19 @@ def _grad_and_value(function: Any, argnums: Any, has_aux: bool, args: Any, kwarg
     return found
 
 
+def _symbolic() -> dict[Any, tuple[str, Any]]:
+    """Functions of torch's in Python about numbers, which in graphs are symbols of ours."""
+    import cresset._symbolic as ours
+    found = {getattr(torch, name): ("symbolic", getattr(ours, name)) for name in _SYMBOLIC if hasattr(torch, name)}
+    return {function: row for function, row in found.items() if hasattr(function, "__code__")}
+
+
 def _exported() -> dict[Any, Any]:
     """Functions of torch's in Python that an export does not look into: numbers in it are symbols of ours."""
-    import cresset._symbolic as symbolic
     import cresset.fx.experimental.symbolic_shapes as guards
     import torch.fx.experimental.symbolic_shapes as theirs
-    found = {getattr(torch, name): getattr(symbolic, name) for name in _SYMBOLIC if hasattr(torch, name)}
-    found.update({getattr(theirs, name): getattr(guards, name) for name in guards.__all__
-                  if name.startswith(("guard_", "statically_")) and hasattr(theirs, name)})
+    found = {getattr(theirs, name): getattr(guards, name) for name in guards.__all__
+             if name.startswith(("guard_", "statically_")) and hasattr(theirs, name)}
     found[torch.einsum] = cresset.einsum
     return {function: ours for function, ours in found.items() if hasattr(function, "__code__")}
 
@@ -181,6 +188,8 @@ def _tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: 
     flat: list[Any] = []
     sizes = _sizes_of(data, flat)
     kinds = {type(item) for item in flat}
+    if kinds & _NUMBERS and len(flat) <= _MAX_ITEMS:  # that depend on data, or differ from call to call
+        return cresset.tensor(data, dtype=dtype, device=device)
     if not kinds or not kinds <= {bool, int, float} or len(flat) > _MAX_ITEMS:
         raise TypeError("tensor() of something else than a number or a short list of numbers is not recorded")
     if not sizes:
@@ -233,6 +242,7 @@ def _as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
 
 
 _MAX_ITEMS = 64
+_NUMBERS = {_C.SymInt, _C.SymFloat, _C.SymBool}
 
 
 def _compiling() -> list[Any]:

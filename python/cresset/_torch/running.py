@@ -80,7 +80,16 @@ class Shape:
         return self.objects.get(name, name)
 
     def memory(self, name: str) -> str:
-        return self.values[name]["of"] or name
+        return self.values[name].get("of") or name
+
+    def is_column(self, memory: str) -> bool:
+        """Is it one of several results of a call that lie side by side, none of them showing the memory of all: those
+        of where(c)?"""
+        return any(self.memory(result["name"]) == memory and result["name"] != memory
+                   for result in self.made[memory]["results"] if result["listed"])
+
+    def is_number(self, name: str) -> bool:
+        return self.values[name]["type"] in ("int", "float", "bool")
 
     def detached(self, name: str) -> str | None:
         """The last detach() on the way from memory to a view of it, which is what the view shows as its base."""
@@ -118,19 +127,20 @@ def values_in(arg: Any) -> list[str]:
 
 
 class Sizes:
-    """Numbers that differ from call to call, by the texts of their expressions: the code computes each once a call, and
-    gives them behind its results."""
+    """Numbers that differ from call to call, by the texts of their expressions, and those that the program gets, which
+    are outputs of the graph (by their place): the code gives each once a call, behind its results."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = []
+        self.texts: list[str | int] = []
 
     def number(self, size: int | str) -> Any:
         """An int; or a list of where it is among the numbers of a call."""
-        if isinstance(size, int):
-            return size
-        if size not in self.texts:
-            self.texts.append(size)
-        return [self.texts.index(size)]
+        return size if isinstance(size, int) else self.place_of(size)
+
+    def place_of(self, row: str | int) -> list[int]:
+        if row not in self.texts:
+            self.texts.append(row)
+        return [self.texts.index(row)]
 
     def numbers(self, sizes: Iterable[int | str]) -> tuple[Any, ...]:
         return tuple(self.number(n) for n in sizes)
@@ -139,7 +149,7 @@ class Sizes:
         return self.numbers(meta["sizes"]), self.numbers(meta["strides"]), self.number(meta["offset"])
 
     def rows(self) -> list[tuple[Any, ...]]:
-        return [("size", text) for text in self.texts]
+        return [("size", row) if isinstance(row, str) else ("number", row) for row in self.texts]
 
 
 def _now(place: Any, numbers: Any) -> Any:
@@ -167,8 +177,9 @@ def _compile(graph: Any, ninputs: int, results: Iterable[tuple[Any, ...]], nativ
 class Plan:
     """What is done with a graph: `code` gives its own results; `outputs` says what each output of the program is.
 
-    ("result", k) of the code's; ("input", i) itself; ("view", "input" or "result", k, place, the detach() it is a view
-    of with that one's place, or None, keeps its history?, how it is taken). A place: sizes, strides, offset.
+    ("result", k) of the code's; ("input", i) itself; ("number", where it is behind the results); ("view", "input" or
+    "result", k, place, the detach() it is a view of with that one's place, or None, keeps its history?, how it is
+    taken). A place: sizes, strides, offset.
     `weights`: inputs that native code may be made with, as the examples are."""
 
     def __init__(self, graph: Any, examples: tuple[Any, ...], records: bool, native: int,
@@ -216,8 +227,8 @@ class Plan:
 
     def _check_kinds(self) -> None:
         for name in self.shape.outputs:
-            if name is None or self.shape.values[name]["type"] != "tensor":
-                raise NotImplementedError("an output of the graph is no tensor")
+            if name is None or not (self.shape.is_number(name) or self.shape.values[name]["type"] == "tensor"):
+                raise NotImplementedError("an output of the graph is neither a tensor nor a number")
 
     def _is_quiet(self) -> bool:
         """All of it is under no_grad(), and nothing that it gives shows an input: leaves may be written, as optimizers
@@ -242,9 +253,10 @@ class Plan:
         shape = self.shape
         views: dict[str, set[str]] = {}
         for name in shape.outputs:
-            views.setdefault(shape.memory(name), set()).add(shape.object(name))
+            if not shape.is_number(name):
+                views.setdefault(shape.memory(name), set()).add(shape.object(name))
         return tuple(m for m, seen in views.items() if m not in seen and m not in shape.inputs
-                     and (len(seen) > 1 or self._shows_all(*seen, m)))
+                     and not shape.is_column(m) and (len(seen) > 1 or self._shows_all(*seen, m)))
 
     def _shows_all(self, name: str, memory: str) -> bool:
         """Is it a view of all elements, whose base PyTorch would show?"""
@@ -273,12 +285,16 @@ class Plan:
     def _output(self, k: int) -> tuple[Any, ...]:
         shape = self.shape
         name = shape.outputs[k]
+        if shape.is_number(name):
+            return ("number", self.sizes.place_of(k))
         memory, objects = shape.memory(name), self.objects
         value, whole = shape.values[name], shape.values[memory]
         if objects[k] in shape.inputs:
             return ("input", shape.inputs.index(objects[k]))
         if objects[k] in objects[:k]:
             return self._output(objects.index(objects[k]))
+        if shape.is_column(memory):
+            return self._column(k, memory)
         if objects[k] == memory:
             return ("result", self._keep(k))
         same = value["meta"]["dtype"] == whole["meta"]["dtype"]
@@ -295,6 +311,14 @@ class Plan:
         if memory in others and same:
             return self._view("result", self._keep(objects.index(memory)), value["meta"], k)
         raise NotImplementedError("several outputs are views of one tensor that is none of them")
+
+    def _column(self, k: int, memory: str) -> tuple[Any, ...]:
+        """Each column is memory of its own, as a part of what nobody else sees is."""
+        shape = self.shape
+        for name in self.objects:
+            if shape.memory(name) == memory and (shape.made[name] is not shape.made[memory] or memory in shape.written):
+                raise NotImplementedError("an output is a view of, or writes to, one of several results on one memory")
+        return ("result", self._keep(k))
 
     def _view(self, kind: str, at: int, meta: dict[str, Any], k: int) -> tuple[Any, ...]:
         shape, name = self.shape, self.shape.outputs[k]
@@ -421,6 +445,7 @@ def _views(plan: Plan) -> Callable[[Any, Any], list[Any]]:
     def take(inputs: Any, results: Any) -> list[Any]:
         detached: dict[str, Any] = {}
         return [results[row[1]] if row[0] == "result" else inputs[row[1]] if row[0] == "input"
+                else results[nresults + row[1][0]] if row[0] == "number"
                 else view(inputs, results, detached, row[1:]) for row in plan.outputs]
     return take
 

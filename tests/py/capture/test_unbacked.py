@@ -204,19 +204,6 @@ def test_numbers_without_a_sign_are_read_plain():
     assert compiled_with(lambda x: x.item())(x) == 2**64 - 1
 
 
-def test_numbers_of_torchs_tensors_end_the_capture():
-    torch = pytest.importorskip("torch", reason="tensors of PyTorch")
-    compiled = compiled_with(lambda x: x[x > 0].sum() * x.sum().item())
-    assert compiled(torch.tensor([1, 0, 2])).item() == 9
-    assert "the attribute 'item' of a tensor is read" in compiled._entries()[0]["reason"]
-    counted = compiled_with(lambda x: x.sum() * x[x > 0].shape[0])
-    assert counted(torch.tensor([1, 0, 2])).item() == 6
-    assert "a size depends on the data of a tensor of torch" in counted._entries()[0]["reason"]
-    whole = compiled_with(lambda x: (x[x > 0] * 2).sum(), fullgraph=True)  # nobody reads the size
-    for given in ([1, 0, 2], [0, 0, 0], [0, 3, 0]):
-        assert whole(torch.tensor(given)).item() == 2 * sum(given)
-
-
 # ---- mark_unbacked ----
 
 def rows_of(n, records=False):
