@@ -6,6 +6,7 @@
 #include "autograd/aot_internal.h"
 
 #include "autograd/internal.h"
+#include "autograd/partition.h"
 #include "autograd/path.h"
 #include "graph/writes.h"
 #include "ops/formula.h"
@@ -62,7 +63,7 @@ static uint32_t find_argument(const cr_graph *recorded, const cr_joint *j, const
 }
 
 typedef struct leading {
-    bool *live; /* per value of the joint graph: does it lead back to a primal whose gradient is due? */
+    const bool *live; /* per value of the joint graph: does it lead back to a primal whose gradient is due? */
     bool any;
 } leading;
 
@@ -71,7 +72,8 @@ static void see_live(void *user, uint32_t v) {
     l->any |= l->live[v];
 }
 
-static void mark_live(const cr_joint *j, bool *live) {
+/* What a gradient flows through: not what was made in no_grad(), by detach(), or of integers. */
+static cr_status mark_live(const cr_joint *j, bool *live) {
     const cr_node *output = cr_graph_node(j->graph, cr_graph_output(j->graph));
     uint32_t primal = 0;
     for (uint32_t n = cr_graph_first(j->graph); n != CR_NO_NODE; n = cr_graph_next(j->graph, n)) {
@@ -79,10 +81,15 @@ static void mark_live(const cr_joint *j, bool *live) {
         leading l = { live, false };
         if (n >= j->forward_nodes) continue;
         if (node->kind == CR_NODE_PLACEHOLDER && primal < j->nprimals)
-            l.any = output->args[j->nforward + primal++].kind != CR_ARG_NONE;
-        if (node->kind == CR_NODE_CALL) cr_args_visit_values(node->args, node->nargs, see_live, &l);
-        for (uint32_t k = 0; k < node->nvalues; k++) live[node->first + k] = l.any;
+            live[node->first] = output->args[j->nforward + primal++].kind != CR_ARG_NONE;
+        if (node->kind != CR_NODE_CALL || node->origin.no_grad) continue;
+        cr_args_visit_values(node->args, node->nargs, see_live, &l);
+        for (uint32_t v = node->first; v < node->first + node->nvalues && l.any; v++) {
+            const cr_value *value = cr_graph_value(j->graph, v);
+            CR_TRY(cr_grad_comes_back(node->op, value->ret, value->meta, &live[v]));
+        }
     }
+    return CR_OK;
 }
 
 static void see_any(void *user, uint32_t v) { *(bool *)user = true, (void)v; }
@@ -100,16 +107,14 @@ static bool find_needs(const cr_graph *recorded, const cr_joint *j, const bool *
     return any;
 }
 
-/* What a derivative of the call keeps: nothing, where none is asked for; everything, where only its parts have one. */
-static cr_status find_kept(cr_graph *g, const cr_joint *j, const bool *live, const cr_node *node, cr_saved *out) {
+/* What the derivative of a call of either graph keeps, by its formula; *known: it has one. */
+static cr_status find_saved(cr_graph *g, const cr_node *node, const bool *needs, cr_saved *out, bool *known) {
     const cr_schema *s = &node->op->schema;
     cr_arg args[CR_MAX_PARAMS], results[16];
-    bool needs[CR_MAX_PARAMS], given[16], direct;
-    *out = (cr_saved){ 0 };
-    if (!find_needs(g, j, live, node, needs)) return CR_OK;
-    out->args = UINT64_MAX;
-    CR_TRY(cr_grad_is_direct(node->op, &direct));
-    if (!direct || s->varargs_returns || s->nreturns > CR_COUNT(results)) return CR_OK;
+    bool given[16];
+    CR_TRY(cr_grad_is_direct(node->op, known));
+    *known = *known && !s->varargs_returns && s->nreturns <= CR_COUNT(results);
+    if (!*known) return CR_OK;
     CR_TRY(cr_graph_plain_args(g, node->args, node->nargs, args));
     for (uint16_t i = 0; i < s->nreturns; i++) given[i] = true, results[i] = cr_arg_none();
     for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
@@ -119,7 +124,105 @@ static cr_status find_kept(cr_graph *g, const cr_joint *j, const bool *live, con
     cr_status status = cr_formula_saved(cr_graph_emitter(g), node->op, args, results, needs, given, out);
     if (!status || status == CR_ENOMEM) return status;
     cr_error_release(cr_error_take()); /* the walk says so */
+    *known = false;
     return CR_OK;
+}
+
+/* ---- calls that only have a derivative in parts: those that the joint graph has in their place ---- */
+
+typedef struct in_parts {
+    const cr_graph *recorded;
+    const cr_joint *joint;
+    const cr_node *node; /* of the recorded graph */
+    bool *seen, *kept;   /* per value of the joint graph; kept: the memory that it shows */
+    bool any;            /* what is being looked at is kept, or nobody knows */
+    CR_VEC(uint32_t) waiting;
+    cr_status status;
+} in_parts;
+
+static uint32_t memory_of(const cr_graph *g, uint32_t v) {
+    for (uint32_t of = v; of != CR_NO_VALUE; of = cr__value_shows(g, of)) v = of;
+    return v;
+}
+
+static void keep_value(void *user, uint32_t v) {
+    in_parts *p = user;
+    p->kept[memory_of(p->joint->graph, v)] = true;
+}
+
+static void wait_for(void *user, uint32_t v) {
+    in_parts *p = user;
+    if (!p->status && !p->seen[v]) p->status = cr_vec_push(&p->waiting, v);
+    p->seen[v] = true;
+}
+
+static void ask_kept(void *user, uint32_t v) {
+    in_parts *p = user;
+    uint32_t value = find_in_joint(p->joint, p->recorded, v);
+    p->any |= value == CR_NO_VALUE || p->kept[memory_of(p->joint->graph, value)];
+}
+
+/* A part, or something from before the call? Parts have names that the recorded graph has not, or the call's own. */
+static bool is_part(const in_parts *p, uint32_t v) {
+    uint32_t same = cr_graph_find(p->recorded, cr_graph_value(p->joint->graph, v)->name);
+    const cr_node *part = cr_graph_node(p->joint->graph, cr_graph_value(p->joint->graph, v)->node);
+    return part->kind == CR_NODE_CALL &&
+           (same == CR_NO_VALUE || cr_graph_node(p->recorded, cr_graph_value(p->recorded, same)->node) == p->node);
+}
+
+static cr_status see_part(in_parts *p, const bool *live, const cr_node *part) {
+    bool needs[CR_MAX_PARAMS], known;
+    cr_saved saved = { 0 };
+    for (uint16_t i = 0; i < part->nargs; i++) {
+        leading l = { live, false };
+        cr_args_visit_values(&part->args[i], 1, see_live, &l);
+        needs[i] = l.any;
+    }
+    CR_TRY(find_saved(p->joint->graph, part, needs, &saved, &known));
+    if (!known) saved.args = UINT64_MAX;
+    for (uint16_t i = 0; i < part->nargs; i++)
+        if (saved.args >> CR_MIN(i, 63) & 1) cr_args_visit_values(&part->args[i], 1, keep_value, p);
+    cr_args_visit_values(part->args, part->nargs, wait_for, p);
+    return p->status;
+}
+
+static cr_status see_parts(in_parts *p, const bool *live, cr_saved *out) {
+    for (uint32_t i = 0; i < p->node->nvalues; i++) {
+        uint32_t v = find_in_joint(p->joint, p->recorded, p->node->first + i);
+        if (v != CR_NO_VALUE) wait_for(p, v);
+    }
+    if (!p->waiting.n) return p->status; /* it is not there: everything */
+    while (p->waiting.n && !p->status) {
+        uint32_t v = p->waiting.at[--p->waiting.n];
+        const cr_node *part = cr_graph_node(p->joint->graph, cr_graph_value(p->joint->graph, v)->node);
+        if (is_part(p, v) && live[v]) CR_TRY(see_part(p, live, part));
+    }
+    out->args = 0;
+    for (uint16_t i = 0; i < p->node->nargs && !p->status; i++) {
+        p->any = false;
+        cr_args_visit_values(&p->node->args[i], 1, ask_kept, p);
+        out->args |= (uint64_t)p->any << CR_MIN(i, 63);
+    }
+    return p->status;
+}
+
+/* What a derivative of the call keeps: nothing, where none is asked for; what its parts keep, where only those have one;
+ * everything, where nobody knows. */
+static cr_status find_kept(cr_graph *g, const cr_joint *j, const bool *live, const cr_node *node, cr_saved *out) {
+    bool needs[CR_MAX_PARAMS], known;
+    *out = (cr_saved){ 0 };
+    if (!find_needs(g, j, live, node, needs)) return CR_OK;
+    out->args = UINT64_MAX;
+    CR_TRY(find_saved(g, node, needs, out, &known));
+    if (known || node->op->tags & CR_TAG_HIGHER_ORDER) return CR_OK;
+    in_parts p = { .recorded = g, .joint = j, .node = node };
+    uint32_t n = cr_graph_value_count(j->graph);
+    p.seen = cr_calloc(2 * (size_t)n + 1, sizeof *p.seen);
+    p.kept = p.seen + n;
+    cr_status status = p.seen ? see_parts(&p, live, out) : CR_ENOMEM;
+    cr_vec_dispose(&p.waiting);
+    cr_free(p.seen);
+    return status;
 }
 
 /* Which calls keep what the program writes later: as an argument, but for those that the call writes over (their old
@@ -131,7 +234,7 @@ static cr_status see_calls(cr_graph *g, const cr_joint *j, const cr_writes *w, c
         const cr_node *node = cr_graph_node(g, n);
         keeping k = { stale, final, j, g, w, node, w->place[n], CR_NO_VALUE, CR_OK };
         cr_saved kept;
-        if (node->kind != CR_NODE_CALL) continue;
+        if (node->kind != CR_NODE_CALL || node->origin.no_grad) continue;
         CR_TRY(find_kept(g, j, live, node, &kept));
         for (uint16_t i = 0; i < node->nargs; i++) {
             if (node->op->schema.params[i].writes || !(kept.args >> CR_MIN(i, 63) & 1)) continue;
@@ -160,8 +263,8 @@ cr_status cr__stale_find(cr_graph *recorded, const cr_joint *j, cr__stales *stal
     CR_TRY(cr_writes_find(recorded, CR_SHARING_KNOWN, &writes));
     bool *live = writes.all.n ? cr_calloc(cr_graph_value_count(j->graph) + 1u, sizeof *live) : NULL;
     cr_status status = writes.all.n && !live ? CR_ENOMEM : CR_OK;
-    if (live) mark_live(j, live);
-    if (live) status = see_calls(recorded, j, &writes, live, stale, final);
+    if (live) status = mark_live(j, live);
+    if (live && !status) status = see_calls(recorded, j, &writes, live, stale, final);
     if (live && !status && final) name_inputs(recorded, &writes, final);
     cr_free(live);
     cr_writes_dispose(&writes);
@@ -179,8 +282,8 @@ cr_status cr__stale_check(const cr_graph *g, const cr__stales *stale) {
 
 static void mark_value(void *user, uint32_t v) { ((bool *)user)[v] = true; }
 
-/* What a walk from these results comes by: the values of the forward part that they are made of. */
-static cr_status mark_walked(const cr_joint *j, const bool *defined, bool *walked) {
+/* What a walk from these results comes by: the values of the forward part that they are made of, through what is live. */
+static cr_status mark_walked(const cr_joint *j, const bool *defined, const bool *live, bool *walked) {
     const cr_node *output = cr_graph_node(j->graph, cr_graph_output(j->graph));
     CR_VEC(uint32_t) order = { 0 };
     cr_status status = CR_OK;
@@ -191,7 +294,7 @@ static cr_status mark_walked(const cr_joint *j, const bool *defined, bool *walke
     for (size_t i = order.n; i-- > 0 && !status;) {
         const cr_node *node = cr_graph_node(j->graph, order.at[i]);
         bool any = false;
-        for (uint32_t k = 0; k < node->nvalues; k++) any |= walked[node->first + k];
+        for (uint32_t k = 0; k < node->nvalues; k++) any |= walked[node->first + k] && live[node->first + k];
         if (any) cr_args_visit_values(node->args, node->nargs, mark_value, walked);
     }
     cr_vec_dispose(&order);
@@ -201,10 +304,11 @@ static cr_status mark_walked(const cr_joint *j, const bool *defined, bool *walke
 /* Which of them a walk reads, of calls that it comes by. */
 static cr_status mark_read(const cr__stales *list, const cr_joint *whole, const cr_joint *j, const bool *defined,
                            bool *read) {
-    uint32_t n = cr_graph_value_count(j->graph);
-    bool *reads = cr_calloc(2 * (size_t)n + 1, sizeof *reads), *walked = reads + n;
+    uint32_t all = CR_MAX(cr_graph_value_count(j->graph), cr_graph_value_count(whole->graph));
+    bool *reads = cr_calloc(3 * (size_t)all + 1, sizeof *reads), *walked = reads + all, *live = walked + all;
     cr_status status = reads ? cr__cut_reads(j, false, reads) : CR_ENOMEM;
-    if (!status) status = mark_walked(whole, defined, walked);
+    if (!status) status = mark_live(whole, live);
+    if (!status) status = mark_walked(whole, defined, live, walked);
     for (size_t i = 0; i < list->n && !status; i++) read[i] = reads[list->at[i].value] && walked[list->at[i].by];
     cr_free(reads);
     return status;
