@@ -9,7 +9,8 @@ from __future__ import annotations
 import warnings
 from typing import Any, Iterator
 
-from cresset.nn.modules.module import Module, _global_forward_hooks, _global_forward_pre_hooks
+from cresset.nn.modules.module import (
+    Module, _global_backward_hooks, _global_backward_pre_hooks, _global_forward_hooks, _global_forward_pre_hooks)
 
 __all__ = ["Optimized", "OptimizedModule"]
 
@@ -97,8 +98,10 @@ class OptimizedModule(Optimized, Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         own = self.__dict__
-        if _global_forward_hooks or _global_forward_pre_hooks:
+        if (_global_forward_hooks or _global_forward_pre_hooks or _global_backward_hooks
+                or _global_backward_pre_hooks):
             tell_twice()
-        elif not (own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own):
+        elif not (own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
+                  or own["_backward_pre_hooks"] or "forward" in own):
             return own["_compiled"](*args, **kwargs)
         return super().__call__(*args, **kwargs)

@@ -17,9 +17,11 @@ from cresset import _C
 from cresset._grad_mode import no_grad
 from cresset.nn.modules import _walk
 from cresset.nn.parameter import Buffer, Parameter, Tensor, is_lazy
-from cresset.utils.hooks import RemovableHandle
+from cresset.utils.hooks import BackwardHook, RemovableHandle
 
 __all__ = ["Module", "register_module_forward_pre_hook", "register_module_forward_hook",
+           "register_module_full_backward_pre_hook", "register_module_full_backward_hook",
+           "register_module_backward_hook",
            "register_module_buffer_registration_hook",
            "register_module_module_registration_hook", "register_module_parameter_registration_hook"]
 
@@ -28,6 +30,9 @@ _global_forward_pre_hooks = OrderedDict()
 _global_forward_hooks = OrderedDict()
 _global_forward_hooks_always_called = OrderedDict()
 _global_forward_hooks_with_kwargs = OrderedDict()
+_global_backward_pre_hooks = OrderedDict()
+_global_backward_hooks = OrderedDict()
+_global_is_full_backward_hook = None  # of which kind the hooks of all modules are; there is one kind at a time
 _global_buffer_registration_hooks = OrderedDict()
 _global_module_registration_hooks = OrderedDict()
 _global_parameter_registration_hooks = OrderedDict()
@@ -67,6 +72,31 @@ def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
     flags = ([_global_forward_hooks_with_kwargs] if with_kwargs else []) + ([_global_forward_hooks_always_called]
             if always_call else [])
     return _add_hook(_global_forward_hooks, hook, *flags)
+
+
+def register_module_full_backward_pre_hook(hook):
+    """hook(module, grad_output), when the gradients of the results of any module are there."""
+    return _add_hook(_global_backward_pre_hooks, hook)
+
+
+def register_module_full_backward_hook(hook):
+    """hook(module, grad_input, grad_output), when the gradients of the arguments of any module are there."""
+    _global_kind(True)
+    return _add_hook(_global_backward_hooks, hook)
+
+
+def register_module_backward_hook(hook):
+    """The old form of register_module_full_backward_hook: it sees the last op of a module, not the module."""
+    _global_kind(False)
+    return _add_hook(_global_backward_hooks, hook)
+
+
+def _global_kind(full):
+    global _global_is_full_backward_hook
+    if _global_is_full_backward_hook is not None and _global_is_full_backward_hook is not full:
+        raise RuntimeError("Cannot use both regular backward hooks and full backward hooks as a global Module hook: "
+                           "register_module_full_backward_hook() is the one to use")
+    _global_is_full_backward_hook = full
 
 
 def register_module_buffer_registration_hook(hook):
@@ -145,7 +175,9 @@ class Module:
     def __call__(self, *args, **kwargs):
         stack = _exporting()
         if stack is None:
-            if self._forward_hooks or self._forward_pre_hooks or _global_forward_hooks or _global_forward_pre_hooks:
+            if (self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
+                    or _global_forward_hooks or _global_forward_pre_hooks or _global_backward_hooks
+                    or _global_backward_pre_hooks):
                 return self._call_impl(*args, **kwargs)
             return self.forward(*args, **kwargs)
         stack.enter(self)
@@ -172,6 +204,24 @@ class Module:
                 changed = hook(self, args)
                 if changed is not None:
                     args = changed if isinstance(changed, tuple) else (changed,)
+        full, plain = self._backward_hooks_by_kind()
+        pre = [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
+        framed = None
+        if full or pre:
+            framed = BackwardHook(self, full, pre)
+            args = framed.setup_input_hook(args)
+        result = self._forward_between_hooks(args, kwargs)
+        if framed is not None:
+            if not isinstance(result, (Tensor, tuple)):
+                warnings.warn("For backward hooks to be called, module output should be a Tensor or a tuple of Tensors "
+                              f"but received {type(result)}")
+            else:
+                result = framed.setup_output_hook(result)
+        if plain:
+            self._hook_last_op(result, plain)
+        return result
+
+    def _forward_between_hooks(self, args, kwargs):
         hooks = (*_global_forward_hooks.items(), *self._forward_hooks.items())
         if not hooks:
             return self.forward(*args, **kwargs)
@@ -215,13 +265,48 @@ class Module:
                 if always_call else [])
         return _add_hook(self._forward_hooks, hook, *flags, prepend=prepend)
 
+    def register_full_backward_pre_hook(self, hook, prepend=False):
+        """hook(module, grad_output) when the gradients of the results are there; it may return others."""
+        return _add_hook(self._backward_pre_hooks, hook, prepend=prepend)
+
     def register_full_backward_hook(self, hook, prepend=False):
-        raise NotImplementedError("backward hooks need gradients, which are not computed eagerly here yet")
+        """hook(module, grad_input, grad_output) when the gradients of the arguments by position are there, None for
+        what is no tensor; it may return other gradients of the arguments. What a module is given and gives back must
+        not be written to in place then."""
+        if self._is_full_backward_hook is False:
+            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module: "
+                               "register_full_backward_hook() is the one to use")
+        self._is_full_backward_hook = True
+        return _add_hook(self._backward_hooks, hook, prepend=prepend)
 
     def register_backward_hook(self, hook):
-        self.register_full_backward_hook(hook)
+        """The old form of register_full_backward_hook: it sees the last op of the module, not the module."""
+        if self._is_full_backward_hook is True:
+            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module: "
+                               "register_full_backward_hook() is the one to use")
+        self._is_full_backward_hook = False
+        return _add_hook(self._backward_hooks, hook)
 
-    register_full_backward_pre_hook = register_full_backward_hook
+    def _backward_hooks_by_kind(self):
+        full, plain = [], []
+        for hooks, is_full in ((_global_backward_hooks, _global_is_full_backward_hook),
+                               (self._backward_hooks, self._is_full_backward_hook)):
+            (full if is_full else plain).extend(hooks.values())
+        return full, plain
+
+    def _hook_last_op(self, result, hooks):
+        """Old backward hooks see the node of the first tensor in the result."""
+        warnings.warn("Using a non-full backward hook: grad_input is that of the last op in the module's forward, and "
+                      "may lack or mix inputs of the module; use register_full_backward_hook()", FutureWarning,
+                      stacklevel=4)
+        while not isinstance(result, Tensor):
+            if not isinstance(result, (dict, tuple, list)) or not result:
+                return
+            result = next((v for v in result.values() if isinstance(v, Tensor)), None) if isinstance(result, dict) \
+                else result[0]
+        if result.grad_fn is not None:
+            for hook in hooks:
+                result.grad_fn.register_hook(functools.partial(hook, self))
 
     # ---- what a module keeps ----
 
