@@ -1,12 +1,14 @@
 """no_grad, enable_grad, set_grad_enabled, inference_mode: context managers and decorators over the thread's flags."""
 import functools
 import threading
+import warnings
 
 from cresset import _C
 
 # Thread -> its open level of autograd.forward_ad, whose tangents are on the tape. A dict, mostly empty, that captures
 # can guard: no_grad() is in many programs.
 open_levels = {}
+_CO_GENERATOR = 0x20  # inspect.CO_GENERATOR
 
 
 def _set_grad(value):
@@ -31,6 +33,13 @@ class _Mode:
         self._set(self._before.pop())
 
     def __call__(self, function):
+        if isinstance(function, type):
+            warnings.warn(f"decorating a class with {type(self).__name__} is deprecated: it makes a function of it, "
+                          "and only __init__ runs so; decorate methods", FutureWarning, stacklevel=2)
+        code = getattr(function, "__code__", None)
+        if code is not None and code.co_flags & _CO_GENERATOR:
+            return self._around_yields(function)
+
         @functools.wraps(function)
         def inner(*args, **kwargs):
             before = self._set(self._value)
@@ -38,6 +47,33 @@ class _Mode:
                 return function(*args, **kwargs)
             finally:
                 self._set(before)
+        return inner
+
+    def _around_yields(self, function):
+        """The flag holds while the generator runs, not while whoever reads it does."""
+        @functools.wraps(function)
+        def inner(*args, **kwargs):
+            generator = function(*args, **kwargs)
+            step, given = generator.send, (None,)
+            while True:
+                before = self._set(self._value)
+                try:
+                    made = step(*given)
+                except StopIteration as end:
+                    return end.value
+                finally:
+                    self._set(before)
+                try:
+                    step, given = generator.send, ((yield made),)
+                except GeneratorExit:
+                    before = self._set(self._value)
+                    try:
+                        generator.close()
+                    finally:
+                        self._set(before)
+                    raise
+                except BaseException as error:
+                    step, given = generator.throw, (error,)
         return inner
 
 
@@ -63,7 +99,9 @@ class set_grad_enabled(_Mode):
     """Takes effect at once, also without `with`."""
 
     def __init__(self, mode):
-        super().__init__(bool(mode))
+        if not isinstance(mode, bool):
+            raise TypeError(f"set_grad_enabled() takes a bool, not {type(mode).__name__}")
+        super().__init__(mode)
         self._made = self._set(self._value)
 
     def __enter__(self):

@@ -18,11 +18,12 @@ from typing import Any
 
 from cresset import _C, autograd
 from cresset._vmap import check_chunk_size, check_randomness, over_basis, vmap
+from cresset.autograd.function import transposing
 from cresset.nn.utils.stateless import functional_call
 from cresset.utils import _pytree as pytree
 
 __all__ = ["vmap", "grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "linearize",
-           "functional_call", "stack_module_state"]
+           "functional_call", "stack_module_state", "replace_all_batch_norm_modules_"]
 
 _op = _C._function
 Argnums = int | tuple[int, ...]
@@ -53,7 +54,7 @@ class _Level:
         """The tree with tensors that this level differentiates by."""
         def one(t: Any) -> Any:
             if not _C._is_tensor(t):
-                raise RuntimeError(f"{what} contains a {type(t).__name__}: Expected all elements of it to be Tensors")
+                raise ValueError(f"{what} contains a {type(t).__name__}: Expected all elements of it to be Tensors")
             linked = self.outside and t.requires_grad
             t = _C._vmap_lower_all(t)
             made = t.view_as(t) if linked or (self.open and self.outside) else t.detach()
@@ -77,7 +78,7 @@ class _Level:
         """Gradients of outputs, zeros where nothing flows; the graph stays."""
         pairs = [(o, s) for o, s in zip(outputs, seeds) if o.requires_grad]
         found = autograd.grad([o for o, _ in pairs], inputs, [s for _, s in pairs], retain_graph=True,
-                              create_graph=graph, allow_unused=True) if pairs else [None] * len(inputs)
+                              create_graph=graph, allow_unused=True) if pairs and inputs else [None] * len(inputs)
         return [_op("zeros_like")(t.detach()) if g is None else g for g, t in zip(found, inputs)]
 
 
@@ -99,6 +100,13 @@ def _tensors(tree: Any, name: str) -> tuple[list[Any], Any]:
             raise RuntimeError(f"{name}: Expected f(*args) to return only tensors, got unsupported type "
                                f"{type(leaf).__name__}")
     return leaves, spec
+
+
+def _check_floats(outputs: Sequence[Any], name: str) -> None:
+    for out in outputs:
+        if not out.is_floating_point() and not out.is_complex():
+            raise RuntimeError(f"{name}: All outputs of f must be floating-point or complex Tensors, got Tensor with "
+                               f"dtype {out.dtype}; return others as aux (has_aux=True)")
 
 
 def _places(argnums: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
@@ -159,6 +167,9 @@ def _grad_and_value(func: Any, argnums: Argnums, has_aux: bool, args: tuple[Any,
         if output.dim():
             raise RuntimeError(f"Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. "
                                "Maybe you wanted to use the vjp or jacrev APIs instead?")
+        if output.is_complex():
+            raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}; "
+                               "return its real part, or use vjp")
         found = level.pull([output], level.entered, [_op("ones_like")(output.detach())], level.needs([output]))
         gradient = _shaped(argnums, _unflatten(found, [args[i] for i in places]))
         gradient, output, aux = level.leave(gradient), level.leave(output), level.leave(aux)
@@ -186,6 +197,8 @@ class _Run:
             chosen = [level.enter(p, f"primal {i}") for i, p in enumerate(primals)]
             output, aux = _split_aux(func(*chosen), has_aux, name)
             self.outputs, self.spec = _tensors(output, f"{name}(f, *primals)")
+            if name == "vjp":
+                _check_floats(self.outputs, "vjp(f, *primals)")
             self.level, self.transposed = level, None
             if name == "linearize":
                 self.transposed = _Transposed(level, self.outputs)
@@ -227,8 +240,13 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 def _rows(level: _Level, output: Any, graph: bool, chunk_size: int | None) -> list[Any]:
     """The Jacobian of one output: per entered tensor [*output.shape, *tensor.shape]."""
     found = over_basis(lambda seed: tuple(level.pull([output], level.entered, [seed], graph)), output, chunk_size)
-    return [(_op("zeros")(0, dtype=t.dtype) if found is None else found[i]).reshape(*output.shape, *t.shape)
-            for i, t in enumerate(level.entered)]
+    rows = [_op("zeros")(0, dtype=t.dtype) for t in level.entered] if found is None else found
+    return [_own_memory(of.reshape(*output.shape, *t.shape)) for of, t in zip(rows, level.entered)]
+
+
+def _own_memory(tensor: Any) -> Any:
+    """The tensor, each element with a place of its own: Jacobians are written to."""
+    return tensor.clone() if 0 in tensor.stride() else tensor
 
 
 def jacrev(func: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False,
@@ -250,6 +268,8 @@ def _jacobian(func: Any, argnums: Argnums, has_aux: bool, name: str, chunk_size:
         chosen = [level.enter(args[i], f"argument {i}") for i in places]
         output, aux = _split_aux(func(*_replaced(args, places, chosen), **kwargs), has_aux, name)
         outputs, spec = _tensors(output, f"{name}(f)")
+        if name == "jacrev":
+            _check_floats(outputs, "jacrev(f)")
         graph = level.needs(outputs)
         trees = [args[i] for i in places]
         each = ([_rows(level, out, graph, chunk_size) for out in outputs] if name == "jacrev" else
@@ -270,7 +290,8 @@ class _Transposed:
         self.level = level
         self.seeds = [_C._vmap_require(_op("ones_like")(o.detach())) if o.is_floating_point() or o.is_complex() else
                       _op("zeros_like")(o) for o in outputs]
-        self.pulled = level.pull(outputs, level.entered, self.seeds, True)
+        with transposing():
+            self.pulled = level.pull(outputs, level.entered, self.seeds, True)
         level.own += [s for s in self.seeds if s.requires_grad]
 
     def push(self, tangents: Sequence[Any], graph: bool) -> list[Any]:
@@ -283,6 +304,9 @@ def _check_tangents(primals: Any, tangents: Any, name: str) -> list[Any]:
     for value, what in ((primals, "primals"), (tangents, "tangents")):
         if not isinstance(value, tuple):
             raise RuntimeError(f"{name}: Expected {what} to be a tuple. E.g. it should be valid to call f(*primals).")
+        other = next((v for v in pytree.tree_leaves(value) if not _C._is_tensor(v)), value)
+        if other is not value:
+            raise RuntimeError(f"{name}: Expected {what} to only contain Tensors, got {type(other).__name__}")
     ours, spec = pytree.tree_flatten(primals)
     theirs, other = pytree.tree_flatten(tangents)
     if spec != other:
@@ -346,21 +370,40 @@ def _columns(transposed: _Transposed, outputs: Sequence[Any], graph: bool) -> li
         others = [None if k == i else _op("zeros_like")(t.detach()) for k, t in enumerate(entered)]
         push = lambda unit, i=i, others=others: tuple(transposed.push([*others[:i], unit, *others[i + 1:]], graph))
         columns = over_basis(push, tensor)
-        found.append([(_op("zeros")(0, dtype=out.dtype) if columns is None else
-                       _op("movedim")(columns[o], 0, -1)).reshape(*out.shape, *tensor.shape)
+        found.append([_own_memory((_op("zeros")(0, dtype=out.dtype) if columns is None else
+                                   _op("movedim")(columns[o], 0, -1)).reshape(*out.shape, *tensor.shape))
                       for o, out in enumerate(outputs)])
     return [list(each) for each in zip(*found)]
 
 
 def jacfwd(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
            randomness: str = "error") -> Callable[..., Any]:
-    """A function that returns the Jacobian, its columns by vmap of jvp; shapes as jacrev's."""
-    check_randomness(randomness)  # the function runs once, whatever it is
+    """A function that returns the Jacobian, its columns by vmap of jvp; shapes as jacrev's. randomness: may the
+    function draw random numbers? It runs once: they are the same for all columns."""
+    check_randomness(randomness)
+    run = _without_random(func) if randomness == "error" else func
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return _jacobian(func, argnums, has_aux, "jacfwd", None, args, kwargs)
+        return _jacobian(run, argnums, has_aux, "jacfwd", None, args, kwargs)
     return wrapper
+
+
+def _without_random(func: Callable[..., Any]) -> Callable[..., Any]:
+    """The function; that it drew random numbers is an error, and they are as if it had not."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if _C._is_recording():
+            return func(*args, **kwargs)
+        from cresset import random
+        before = random.get_rng_state()
+        result = func(*args, **kwargs)
+        if not _op("equal")(before, random.get_rng_state()):
+            random.set_rng_state(before)
+            raise RuntimeError("vmap: called random operation while in randomness error mode. Please either use the "
+                               "'same' or 'different' randomness flags on jacfwd or perform the randomness operation "
+                               "out of it")
+        return result
+    return run
 
 
 def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
@@ -390,3 +433,13 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
         return {key: _op("stack")([n[key].detach() for n in named]).requires_grad_(named[0][key].requires_grad)
                 for key in named[0]}
     return stacked([dict(m.named_parameters()) for m in models]), stacked([dict(m.named_buffers()) for m in models])
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """The module, whose batch norms, itself included, keep no statistics from now on: vmap cannot write them."""
+    from cresset.nn.modules.batchnorm import _BatchNorm
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root

@@ -50,7 +50,7 @@ typedef struct cr_grad_hook {
     cr_status (*call)(void *user, cr_tensor *grad, cr_tensor **out);
     void (*release)(void *user); /* when the tensor or its node goes, or the hook is removed */
     void *user;
-    uint64_t id;
+    uint64_t id; /* not 0, and larger than those of hooks that were registered before */
     int (*traverse)(void *user, cr_visit *visit, void *arg); /* what `user` holds; NULL: nothing to collect */
 } cr_grad_hook;
 /* Adds the hook, in order of registration. Takes over `user`, also on failure. CR_ERUNTIME: the tensor requires no

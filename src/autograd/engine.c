@@ -164,20 +164,39 @@ static cr_status run_hook(const cr_grad_hook *hook, cr_tensor **grad) {
         cr_tensor_release(other);
         return CR_FAIL(CR_ERUNTIME, "a hook has changed the size of the gradient");
     }
+    if (m->dtype != o->dtype) {
+        cr_dtype made = o->dtype;
+        cr_tensor_release(other);
+        return CR_FAIL(CR_ERUNTIME,
+                       "a hook has changed the type of the gradient (was %s, got %s): cast what it returns",
+                       cr_dtype_name((*grad)->meta.dtype), cr_dtype_name(made));
+    }
     cr_tensor_release(*grad);
     *grad = other;
     return CR_OK;
 }
 
+/* Hooks may take hooks out, themselves too, and put others in, which wait for the next gradient. Ids grow in order of
+ * registration: the next one is the first with a larger id, up to the last that was there before. */
+#define LAST_HOOK(v, ID) ((v).n ? (v).at[(v).n - 1] ID : 0)
+#define NEXT_HOOK(i, v, ID, done) for ((i) = 0; (i) < (v).n && (v).at[i] ID <= (done); (i)++)
+
 static cr_status run_hooks(const cr__pending *p) {
     cr_grad_node *n = p->node;
     cr__autograd *leaf = n->leaf ? cr__autograd_get(n->leaf) : NULL;
-    for (size_t i = 0; leaf && i < leaf->hooks.n; i++) {
+    size_t i;
+    for (uint64_t done = 0, last = leaf ? LAST_HOOK(leaf->hooks, .id) : 0; done < last;) {
+        NEXT_HOOK(i, leaf->hooks, .id, done);
+        if (i == leaf->hooks.n || leaf->hooks.at[i].id > last) break;
         cr_grad_hook hook = leaf->hooks.at[i];
+        done = hook.id;
         CR_TRY(run_hook(&hook, &p->grads[0]));
     }
-    for (size_t i = 0; i < n->hooks.n; i++) {
+    for (uint64_t done = 0, last = LAST_HOOK(n->hooks, .hook.id); done < last;) {
+        NEXT_HOOK(i, n->hooks, .hook.id, done);
+        if (i == n->hooks.n || n->hooks.at[i].hook.id > last) break;
         cr__node_hook h = n->hooks.at[i];
+        done = h.hook.id;
         if (p->grads[h.result]) CR_TRY(run_hook(&h.hook, &p->grads[h.result]));
     }
     return CR_OK;
@@ -185,13 +204,18 @@ static cr_status run_hooks(const cr__pending *p) {
 
 /* Hooks of the whole node; each may put other tensors into the arrays. */
 static cr_status run_node_hooks(cr_grad_node *n, bool before, cr_tensor **made, cr_tensor **grads) {
-    for (size_t i = 0; n->extra; i++) {
+    uint64_t done = 0, last = 0;
+    for (bool first = true; n->extra; first = false) {
         cr_node_hook hook = { .call = NULL };
+        size_t i;
         cr__lock(&n->lock);
-        size_t count = before ? n->extra->before.n : n->extra->after.n;
-        if (i < count) hook = before ? n->extra->before.at[i] : n->extra->after.at[i];
+        CR_VEC(cr_node_hook) *hooks = before ? (void *)&n->extra->before : (void *)&n->extra->after;
+        if (first) last = LAST_HOOK(*hooks, .id);
+        NEXT_HOOK(i, *hooks, .id, done);
+        if (i < hooks->n && hooks->at[i].id <= last) hook = hooks->at[i];
         cr__unlock(&n->lock);
-        if (i >= count) break;
+        if (!hook.call) break;
+        done = hook.id;
         CR_TRY(hook.call(hook.user, made, made ? n->nslots : 0, grads, n->nouts));
     }
     return CR_OK;
@@ -199,9 +223,13 @@ static cr_status run_node_hooks(cr_grad_node *n, bool before, cr_tensor **made, 
 
 static cr_status run_hooks_after(cr_tensor *leaf) {
     cr__autograd *a = cr__autograd_get(leaf);
-    for (size_t i = 0; a && i < a->after.n; i++) {
+    size_t i;
+    for (uint64_t done = 0, last = a ? LAST_HOOK(a->after, .id) : 0; done < last;) {
+        NEXT_HOOK(i, a->after, .id, done);
+        if (i == a->after.n || a->after.at[i].id > last) break;
         cr_grad_hook hook = a->after.at[i];
         cr_tensor *unused = NULL;
+        done = hook.id;
         CR_TRY(hook.call(hook.user, leaf, &unused));
     }
     return CR_OK;
@@ -435,6 +463,11 @@ static cr_status grad_for(const cr_backward *b, size_t i, const cr_tensor *root,
         if (!n)
             return CR_FAIL(CR_ERUNTIME, "grad can be implicitly created only for scalar outputs; give the gradient of "
                                         "this one");
+        if (cr_dtype_is_complex(m->dtype))
+            return CR_FAIL(CR_ERUNTIME,
+                           "grad can be implicitly created only for real scalar outputs but got %s; give "
+                           "the gradient of this one, or differentiate its real part",
+                           cr_dtype_name(m->dtype));
         cr_tensor *like = NULL; /* a fake, of a node, has no memory to be like */
         if (cr_tensor_is_fake(root)) CR_TRY(cr_tensor_create(m, &like));
         cr_arg a = cr_arg_tensor(like ? like : (cr_tensor *)root);

@@ -160,7 +160,8 @@ static cr_status apply_tensor(lowering *w, int *d, int *original, const cr_index
     const cr_meta *m;
     CR_TRY(meta_of(w, &item->value, &m));
     bool mask = m->dtype == CR_BOOL || m->dtype == CR_U8;
-    if (m->rank || !cr_dtype_is_integral(m->dtype)) {
+    bool each = item->value.kind == CR_ARG_TENSOR && item->value.u.t->mapped; /* a number for each example of a vmap */
+    if (m->rank || !cr_dtype_is_integral(m->dtype) || (each && !mask)) {
         CR_TRY(gather(w, *d, item->value, false));
         int dims = mask ? m->rank : 1;
         w->covered += dims - 1;

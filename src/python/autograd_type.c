@@ -37,11 +37,6 @@ static cr_status call_hook_after(void *user, cr_tensor *leaf, cr_tensor **out) {
     cr_tensor_retain(leaf);
     PyObject *o = cr_py_wrap(leaf), *result = o ? PyObject_CallOneArg(fn, o) : NULL;
     cr_status status = result ? CR_OK : CR_FAIL(CR_EPYTHON, "a hook of a leaf raised an exception");
-    if (result && result != Py_None) {
-        PyErr_Format(PyExc_RuntimeError, "Tensor post accumulate grad hooks should return None, not a %s",
-                     Py_TYPE(result)->tp_name);
-        status = CR_FAIL(CR_EPYTHON, "a hook of a leaf returned something");
-    }
     Py_XDECREF(result);
     Py_XDECREF(o);
     Py_DECREF(fn);

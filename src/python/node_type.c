@@ -155,12 +155,16 @@ static PyObject *show_grads(cr_tensor *const *grads, uint32_t n) {
     return tuple;
 }
 
-/* What a hook returned instead: a tensor, or one for each. -1: exception. */
-static int take_grads(PyObject *given, cr_tensor **grads, uint32_t n) {
-    bool single = cr_py_is_tensor(given);
-    PyObject *items = single ? PyTuple_Pack(1, given) : PySequence_Tuple(given);
-    if (!items) return -1;
+/* What a hook returned instead: a tuple with one for each. -1: exception. */
+static int take_grads(PyObject *items, cr_tensor **grads, uint32_t n) {
     int status = 0;
+    if (!PyTuple_Check(items)) {
+        PyErr_Format(PyExc_TypeError,
+                     "expected tuple, but a hook of a node returned a %s; it returns None, or a tuple "
+                     "with as many gradients as it was given: %u",
+                     Py_TYPE(items)->tp_name, n);
+        return -1;
+    }
     if (PyTuple_GET_SIZE(items) != n) {
         PyErr_Format(PyExc_RuntimeError, "a hook of a node returned %zd gradients; it returns None, or as many as it "
                                          "was given: %u",
@@ -180,7 +184,6 @@ static int take_grads(PyObject *given, cr_tensor **grads, uint32_t n) {
         if (grads[i]) cr_tensor_retain(grads[i]);
         cr_tensor_release(old);
     }
-    Py_DECREF(items);
     return status;
 }
 

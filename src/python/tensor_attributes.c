@@ -108,7 +108,10 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *closure) {
         return cr_py_refuse(CR_FAIL(CR_EUNSUPPORTED, "requires_grad of a tensor cannot be changed inside of a compiled "
                                                      "function, whose gradients are settled when it is compiled; set "
                                                      "it before the call, or detach()"));
-    cr_status status = cr_autograd_require(t, value == Py_True);
+    cr_status status = cr_autograd_is_leaf(t) || value == Py_False
+                           ? cr_autograd_require(t, value == Py_True)
+                           : CR_FAIL(CR_ERUNTIME, "you can only change requires_grad flags of leaf tensors; "
+                                                  "requires_grad_() leaves a result that requires grad as it is");
     return status ? cr_py_fail(status) : 0;
 }
 
@@ -117,6 +120,12 @@ GETTER(get_grad) {
     cr_tensor *t = cr_py_tensor_of(self), *real = cr_py_is_ahead(t) ? cr_py_stands_for(t) : NULL;
     if (real && cr_autograd_grad(real)) return cr_py_refuse_ahead("grad of an input is asked for"), NULL;
     cr_tensor *grad = cr_autograd_grad(t);
+    if (!grad && !real && !cr_py_is_ahead(t) && !cr_autograd_is_leaf(t) && !cr_autograd_retains_grad(t) &&
+        PyErr_WarnEx(PyExc_UserWarning,
+                     "the .grad of a Tensor that is not a leaf is not filled by backward(): call retain_grad() on it "
+                     "before, or read the .grad of the leaf",
+                     1))
+        return NULL;
     if (!grad) Py_RETURN_NONE;
     cr_tensor_retain(grad);
     return cr_py_wrap(grad);
@@ -126,7 +135,8 @@ static int set_grad(PyObject *self, PyObject *value, void *closure) {
     (void)closure;
     bool clear = !value || value == Py_None;
     if (!clear && (!cr_py_is_tensor(value) || value == self)) {
-        PyErr_Format(PyExc_TypeError, "grad must be set to another Tensor or None, not %s",
+        PyErr_Format(value == self ? PyExc_RuntimeError : PyExc_TypeError,
+                     "grad must be set to another Tensor or None, not %s",
                      value == self ? "to the tensor itself" : Py_TYPE(value)->tp_name);
         return -1;
     }

@@ -182,6 +182,10 @@ FAST(requires_grad_) {
     static const char *const names[] = { "requires_grad" };
     PyObject *yes;
     if (arguments("requires_grad_", names, 1, args, nargs, kwnames, &yes)) return NULL;
+    if ((!yes || yes == Py_True) && !cr_autograd_is_leaf(TENSOR(self))) { /* it has a gradient already */
+        cr_status status = cr_autograd_require(TENSOR(self), true);
+        return status ? cr_py_raise(status) : Py_NewRef(self);
+    }
     return PyObject_SetAttrString(self, "requires_grad", yes ? yes : Py_True) ? NULL : Py_NewRef(self);
 }
 
@@ -688,13 +692,22 @@ NOARGS(reduce) {
     Py_XDECREF(module);
     bool grad = TENSOR(self)->meta.flags & CR_META_REQUIRES_GRAD;
     PyObject *storage = rebuild ? cr_py_storage_wrap(t->storage) : NULL, *result = NULL;
+    PyObject *dict = ((cr_py_tensor *)self)->dict; /* attributes that somebody has set */
     if (storage)
-        result = Py_BuildValue("O(sOLNNO)", rebuild, cr_dtype_name(m->dtype), storage, (long long)m->offset,
-                               ints(m->size, m->rank), ints(m->stride, m->rank), grad ? Py_True : Py_False);
+        result = Py_BuildValue("O(sOLNNO)O", rebuild, cr_dtype_name(m->dtype), storage, (long long)m->offset,
+                               ints(m->size, m->rank), ints(m->stride, m->rank), grad ? Py_True : Py_False,
+                               dict && PyDict_Size(dict) > 0 ? dict : Py_None);
     Py_XDECREF(storage);
     Py_XDECREF(rebuild);
     cr_tensor_release(t);
     return result;
+}
+
+static PyObject *copy_deep(PyObject *o, PyObject *memo) {
+    PyObject *module = PyImport_ImportModule("copy"),
+             *made = module ? PyObject_CallMethod(module, "deepcopy", "OO", o, memo) : NULL;
+    Py_XDECREF(module);
+    return made;
 }
 
 /* A copy of the storage, made once per deepcopy: `memo` maps the old storage to a tensor on the new one. */
@@ -702,6 +715,13 @@ static PyObject *deepcopy(PyObject *self, PyObject *memo) {
     cr_tensor *t = TENSOR(self);
     if (cr_tensor_is_fake(t)) {
         PyErr_SetString(PyExc_RuntimeError, "deepcopy: a fake tensor has no elements");
+        return NULL;
+    }
+    if (!cr_autograd_is_leaf(t)) {
+        PyErr_SetString(PyExc_RuntimeError, "Only Tensors created explicitly by the user (graph leaves) support the "
+                                            "deepcopy protocol: "
+                                            "this one was computed; deepcopy its detach(), or clone() it to keep its "
+                                            "history");
         return NULL;
     }
     PyObject *self_key = PyLong_FromVoidPtr(self), *key = PyLong_FromVoidPtr(t->storage), *holder = NULL, *copy = NULL;
@@ -729,11 +749,16 @@ static PyObject *deepcopy(PyObject *self, PyObject *memo) {
     copy = cr_py_wrap_as(Py_TYPE(self), made);
     PyObject *dict = ((cr_py_tensor *)self)->dict;
     if (copy && dict) {
-        PyObject *module = PyImport_ImportModule("copy"),
-                 *attributes = module ? PyObject_CallMethod(module, "deepcopy", "OO", dict, memo) : NULL;
-        Py_XDECREF(module);
+        PyObject *attributes = copy_deep(dict, memo);
         if (!attributes) Py_CLEAR(copy);
         else Py_XSETREF(((cr_py_tensor *)copy)->dict, attributes);
+    }
+    if (copy && cr_autograd_grad(t)) {
+        cr_tensor_retain(cr_autograd_grad(t));
+        PyObject *grad = cr_py_wrap(cr_autograd_grad(t)), *grad_copy = grad ? copy_deep(grad, memo) : NULL;
+        if (!grad_copy || PyObject_SetAttrString(copy, "grad", grad_copy)) Py_CLEAR(copy);
+        Py_XDECREF(grad);
+        Py_XDECREF(grad_copy);
     }
     if (copy && PyDict_Check(memo) &&
         (PyDict_SetItem(memo, self_key, copy) || (!holder && PyDict_SetItem(memo, key, copy))))

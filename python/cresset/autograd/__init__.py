@@ -8,6 +8,7 @@ The tape is in cresset._C (src/autograd); here are the calling conventions of to
 """
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,10 +17,11 @@ from cresset._grad_mode import enable_grad, inference_mode, no_grad, set_grad_en
 from cresset.autograd.gradcheck import gradcheck, gradgradcheck  # now: the file has the function's name
 
 __all__ = ["backward", "grad", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "Function", "function",
-           "graph", "functional", "gradcheck", "gradgradcheck", "detect_anomaly", "set_detect_anomaly"]
-__getattr__, __dir__ = _lazy.names(globals(), {"Function": "function", **dict.fromkeys(
+           "graph", "functional", "gradcheck", "gradgradcheck", "detect_anomaly", "set_detect_anomaly", "Variable",
+           "set_multithreading_enabled"]
+__getattr__, __dir__ = _lazy.names(globals(), {"Function": "function", "Variable": "variable", **dict.fromkeys(
     ("detect_anomaly", "set_detect_anomaly", "is_anomaly_enabled"), "anomaly_mode")},
-                                       {"function", "graph", "anomaly_mode", "functional", "forward_ad"})
+                                       {"function", "graph", "anomaly_mode", "functional", "forward_ad", "variable"})
 
 
 def _is_edge(value: Any) -> bool:
@@ -63,12 +65,15 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     is_grads_batched: grad_outputs have one more dimension, the first, and so have the gradients (but for zeros).
     """
     if not only_inputs:
-        raise NotImplementedError("grad(only_inputs=False): use backward(), which adds to the .grad of every leaf")
+        warnings.warn("grad(only_inputs=False) is deprecated and ignored: use backward(), which adds to the .grad of "
+                      "every leaf", FutureWarning, stacklevel=2)
     if allow_unused is None:
         allow_unused = materialize_grads
     elif materialize_grads and not allow_unused:
         raise ValueError("grad(): allow_unused=False and materialize_grads=True contradict each other")
     roots, wanted = _list(outputs), _list(inputs)
+    if not wanted:
+        raise RuntimeError("grad(): inputs cannot be empty; backward() is for all leaves")
     keep = create_graph if retain_graph is None else bool(retain_graph)
     seeds = _gradients(grad_outputs, len(roots), "grad_outputs")
     walk = _batched if is_grads_batched else _C._backward
@@ -106,3 +111,17 @@ def _backward_method(tensor: Any, gradient: Any = None, retain_graph: bool | Non
                      inputs: Sequence[Any] | Any = None) -> None:
     """Tensor.backward()."""
     backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+class set_multithreading_enabled:
+    """PyTorch's switch for walks with one thread a device: at once, or for a with block. Here a walk runs on the thread
+    that asked for it, whatever it says."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass

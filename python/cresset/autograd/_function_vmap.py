@@ -108,5 +108,20 @@ def _generated(function: type[Function], size: int, dims: tuple[Any, ...], rando
             made = [None if hole else next(found) for hole in missing]
             return tuple(g if g is None or d == 0 else g.sum(0) for g, d in zip(made, dims))
 
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        inner, saved = ctx.inner, ctx.saved_tensors
+        places = [i for i, t in enumerate(tangents) if t is not None]
+
+        def one(*given: Any) -> Any:
+            kept, each = iter(given[:len(saved)]), [None] * len(tangents)
+            inner.saved_tensors = tuple(None if hole else next(kept) for hole in ctx.holes)
+            for place, tangent in zip(places, given[len(saved):]):
+                each[place] = tangent
+            return function.jvp(inner, *each)
+        where = (*(0,) * len(saved), *(dims[i] for i in places))
+        return _run(one, size, where, (*saved, *(tangents[i] for i in places)), randomness)
+
     Mapped.__name__ = function.__name__
+    if function.jvp is not Function.jvp:
+        Mapped.jvp = staticmethod(jvp)  # type: ignore[method-assign]
     return Mapped

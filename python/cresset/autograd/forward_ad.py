@@ -14,6 +14,7 @@ import threading
 from typing import Any, NamedTuple
 
 from cresset import _C, _grad_mode, autograd, func
+from cresset.autograd.function import transposing
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
@@ -34,8 +35,9 @@ class _Duals(func._Level):
         """Gradients of the tensor for all that make_dual() made; None where it does not depend on them."""
         if not tensor.requires_grad or not self.entered:
             return []
-        return list(autograd.grad([tensor], self.entered, [seed], retain_graph=True, create_graph=True,
-                                  allow_unused=True))
+        with transposing():
+            return list(autograd.grad([tensor], self.entered, [seed], retain_graph=True, create_graph=True,
+                                      allow_unused=True))
 
 
 def _level() -> _Duals | None:

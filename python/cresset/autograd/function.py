@@ -18,6 +18,7 @@ version; a result is kept without its history, which it gets back when it is rea
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
@@ -30,6 +31,7 @@ __all__ = ["Function", "FunctionCtx", "BackwardCFunction", "FunctionMeta", "Inpl
 
 _is_tensor = _C._is_tensor
 _compiling = threading.local()  # .on: a function is being recorded with its derivative, on this thread
+_transposing = threading.local()  # .on: a walk back is recorded for its transpose, the derivative forwards
 
 
 class _Saved:
@@ -95,11 +97,16 @@ class BackwardCFunction(_C._FunctionBase, FunctionCtx):
     _saved = None
     _freed = False
     _metas = ()
+    _inputs = ()  # of a function with a jvp: shape, dtype and device of its arguments, None for what is no tensor
     needs_input_grad = ()
+    saved_for_forward: Any = None
+    _runs_jvp = False
     _forward_cls: Any = None
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
+        if self._runs_jvp and self.saved_for_forward is not None:
+            return tuple(self.saved_for_forward)
         if self._saved is None:
             if self._freed:
                 raise RuntimeError(
@@ -136,6 +143,8 @@ class BackwardCFunction(_C._FunctionBase, FunctionCtx):
 
     def _call(self, grads):
         """For the node: one gradient, or None, for each tensor that apply() was given."""
+        if self._inputs and getattr(_transposing, "on", False):
+            return _transposed(self, grads)
         if self._materialize:
             grads = tuple(_zeros(meta) if grad is None and meta else grad for grad, meta in zip(grads, self._metas))
         made = self.apply(*grads)
@@ -153,8 +162,8 @@ class BackwardCFunction(_C._FunctionBase, FunctionCtx):
                                    f"{i + 1}, but the corresponding forward input was not a Variable; return None "
                                    "there")
             if grad is not None and not _is_tensor(grad):
-                raise TypeError(f"function {self.name()} returned a {type(grad).__name__} as gradient {i + 1}: "
-                                "expected Variable or None")
+                raise RuntimeError(f"function {self.name()} returned a {type(grad).__name__} as gradient {i + 1}: "
+                                   "expected Variable or None")
         return tuple(grad for grad, is_tensor in zip(made, given) if is_tensor)
 
     def _forget(self):
@@ -166,6 +175,23 @@ class BackwardCFunction(_C._FunctionBase, FunctionCtx):
 def _zeros(meta):
     shape, dtype, device = meta
     return _C._function("zeros")(shape, dtype=dtype, device=device)
+
+
+@contextlib.contextmanager
+def transposing():
+    """Walks inside are recorded for their transpose: functions that have a jvp are walked by that."""
+    before, _transposing.on = getattr(_transposing, "on", False), True
+    try:
+        yield
+    finally:
+        _transposing.on = before
+
+
+def _transposed(ctx, grads):
+    """Gradients that nobody reads: they are linear in `grads`, and the transpose of that map is the function's jvp."""
+    seeds = [_zeros(meta) if grad is None and meta else grad for grad, meta in zip(grads, ctx._metas)]
+    made = _Transposed.apply(ctx, *seeds)
+    return tuple(grad for grad, given in zip(made, ctx._given) if given)
 
 
 class FunctionMeta(type):
@@ -346,8 +372,7 @@ class Function(metaclass=FunctionMeta):
         if setup:
             args = _bind(cls.forward, args, kwargs)
         elif kwargs:
-            raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments ({', '.join(kwargs)}); with "
-                            "setup_context it takes those of forward")
+            args = _bind(cls.forward, (None, *args), kwargs)[1:]
         if _C._vmap_depth() and any(map(_C._vmap_maps, args)):
             from cresset.autograd import _function_vmap
             return _function_vmap.call(cls, args)
@@ -356,6 +381,8 @@ class Function(metaclass=FunctionMeta):
         ctx = cls._backward_cls()
         ctx._given = tuple(map(_is_tensor, args))
         ctx.needs_input_grad = tuple(given and a.requires_grad for a, given in zip(args, ctx._given))
+        if cls.jvp is not Function.jvp:
+            ctx._inputs = tuple((a.shape, a.dtype, a.device) if given else None for a, given in zip(args, ctx._given))
         holder = _C._function_begin(ctx, [a for a, given in zip(args, ctx._given) if given])
         before = _C._quiet_grad(False)
         try:
@@ -371,6 +398,32 @@ class Function(metaclass=FunctionMeta):
         finally:
             _C._quiet_grad(before)
         return tuple(wrapped) if isinstance(raw, tuple) else wrapped[0]
+
+
+class _Transposed(Function):
+    @staticmethod
+    def forward(ctx, of, *seeds):  # unused seeds: only the way from them matters
+        ctx.of, ctx.seeds = of, len(seeds)
+        return tuple(None if meta is None else _zeros(meta) for meta in of._inputs)
+
+    @staticmethod
+    def backward(ctx, *tangents):
+        of = ctx.of
+        of._runs_jvp = True
+        try:
+            made = of._forward_cls.jvp(of, *tangents)
+        finally:
+            of._runs_jvp = False
+        made = made if isinstance(made, tuple) else (made,)
+        if len(made) != ctx.seeds:
+            raise RuntimeError(f"{of._forward_cls.__name__}.jvp() returned {len(made)} tangents; it returns one for "
+                               f"each output of forward: {ctx.seeds}")
+        for i, (tangent, meta) in enumerate(zip(made, of._metas)):
+            if tangent is not None and (not _is_tensor(tangent) or not meta or tangent.shape != meta[0]):
+                raise RuntimeError(f"{of._forward_cls.__name__}.jvp() returned "
+                                   f"{list(tangent.shape) if _is_tensor(tangent) else type(tangent).__name__} as "
+                                   f"tangent {i + 1}: a Tensor with the shape of that output is needed")
+        return None, *made
 
 
 class InplaceFunction(Function):

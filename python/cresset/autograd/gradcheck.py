@@ -116,9 +116,9 @@ def _analytical(output: Any, inputs: Sequence[Any], check_dtypes: bool) -> list[
     return rows
 
 
-def _forward(call: Callable[..., Any], inputs: Sequence[Any], wanted: Sequence[Any]) -> list[list[list[Any]]]:
-    """The same by jvp: [output][input], columns for each real number of the input."""
-    from cresset.autograd import functional
+def _pushing(call: Callable[..., Any], inputs: Sequence[Any], wanted: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
+    """A function of tangents of the wanted inputs that gives those of the outputs."""
+    from cresset import func
     places = [next(i for i, t in enumerate(inputs) if t is w) for w in wanted]
 
     def of(*tensors: Any) -> Any:
@@ -126,11 +126,16 @@ def _forward(call: Callable[..., Any], inputs: Sequence[Any], wanted: Sequence[A
         for place, tensor in zip(places, tensors):
             args[place] = tensor
         return tuple(t for t in _tuple(call(*args)) if _C._is_tensor(t) and _is_float(t))
+    return lambda *tangents: func.jvp(of, tuple(t.detach() for t in wanted), tangents)[1]
+
+
+def _forward(push: Callable[..., tuple[Any, ...]], wanted: Sequence[Any]) -> list[list[list[Any]]]:
+    """The same by jvp: [output][input], columns for each real number of the input."""
     found: list[list[list[Any]]] = []
     for k, tensor in enumerate(wanted):
         for seed in _seeds(tensor):
-            tangents = tuple(seed if i == k else _op("zeros_like")(t) for i, t in enumerate(wanted))
-            columns = _tuple(functional.jvp(of, tuple(wanted), tangents)[1])
+            tangents = tuple(seed if i == k else _op("zeros_like")(t.detach()) for i, t in enumerate(wanted))
+            columns = push(*tangents)
             if not found:
                 found = [[[] for _ in wanted] for _ in columns]
             for output, column in enumerate(columns):
@@ -149,8 +154,22 @@ def _compare(numerical: Any, analytical: Any, output: int, index: int, atol: flo
                              "the input, each column one of the output, complex ones are pairs)")
 
 
+def _compare_batches(one: Callable[..., Sequence[Any]], all_of: Callable[..., Sequence[Any]], like: Sequence[Any],
+                     atol: float, rtol: float, what: str) -> None:
+    """Two random directions, one after the other and both at once."""
+    pairs = [[_op("randn_like")(t.detach()) for _ in range(2)] for t in like]
+    expected = zip(*(one(*(pair[i] for pair in pairs)) for i in range(2)))
+    for i, (each, found) in enumerate(zip(expected, all_of(*(_op("stack")(pair) for pair in pairs)))):
+        if each[0] is None:
+            continue
+        if not _op("allclose")(found, _op("stack")(list(each)), rtol, atol):
+            raise GradcheckError(f"{what} {i}: vmap over two directions gives other numbers than a loop over them\n"
+                                 f"loop:{_op('stack')(list(each))}\nvmap:{found}")
+
+
 def _check(func: Callable[..., Any], inputs: tuple[Any, ...], eps: float, atol: float, rtol: float, nondet_tol: float,
-           check_grad_dtypes: bool, check_forward_ad: bool, check_backward_ad: bool) -> None:
+           check_grad_dtypes: bool, check_forward_ad: bool, check_backward_ad: bool, batched: bool,
+           batched_forward: bool) -> None:
     _check_inputs(inputs)
     wanted = _differentiable(inputs)
     numerical = [_numerical(lambda: func(*inputs), tensor, eps) for tensor in wanted]
@@ -174,7 +193,17 @@ def _check(func: Callable[..., Any], inputs: tuple[Any, ...], eps: float, atol: 
                 raise GradcheckError("Backward is not reentrant, i.e., running backward with same input and "
                                      "grad_output multiple times gives different values, although analytical gradient "
                                      f"matches numerical gradient. The tolerance for nondeterminism was {nondet_tol}.")
-    for k, columns in enumerate(_forward(func, inputs, wanted) if check_forward_ad else []):
+        if batched:
+            from cresset import autograd
+            _compare_batches(lambda seed, out=output: _gradients(out, wanted, seed),
+                             lambda seeds, out=output: autograd.grad(out, wanted, seeds, retain_graph=True,
+                                                                     allow_unused=True, is_grads_batched=True),
+                             [output], atol, rtol, "gradient of input")
+    push = _pushing(func, inputs, wanted)
+    if batched_forward and outputs and wanted:
+        from cresset.func import vmap
+        _compare_batches(push, vmap(push), wanted, atol, rtol, "tangent of output")
+    for k, columns in enumerate(_forward(push, wanted) if check_forward_ad and outputs else []):
         for i in range(len(wanted)):
             width = _real(outputs[k]).shape[0]
             _compare(_matrix(numerical[i][k] if numerical[i] else [], width), _matrix(columns[i], width), k, i, atol,
@@ -189,14 +218,15 @@ def gradcheck(func: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol:
     """Are the gradients of func(*inputs) those of finite differences, for every input that requires grad?"""
     # unused check_undefined_grad: each row is made of one output's gradient, the others being undefined
     # unused fast_mode, masked: the whole Jacobian is compared, and no tensor is sparse
-    if check_batched_grad or check_batched_forward_grad:
-        raise NotImplementedError("gradcheck(check_batched_grad=True): a batch of gradients at once is not supported; "
-                                  "leave it out")
     if not check_forward_ad and not check_backward_ad:
         raise AssertionError("Expected at least one of check_forward_ad and check_backward_ad to be True")
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     try:
         _check(func, _tuple(inputs), eps, atol, rtol, nondet_tol, check_grad_dtypes, check_forward_ad,
-               check_backward_ad)
+               check_backward_ad, check_batched_grad, check_batched_forward_grad)
     except GradcheckError:
         if raise_exception:
             raise

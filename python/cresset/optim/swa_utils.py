@@ -62,7 +62,7 @@ def get_swa_multi_avg_fn():
             if _is_inexact(average):
                 average.lerp_(current, number(1 / (num_averaged + 1)))
             else:
-                average.add_((current - average) / (num_averaged + 1))
+                average.copy_(average + (current - average) / (num_averaged + 1))
     return swa_update
 
 

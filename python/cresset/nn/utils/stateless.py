@@ -21,20 +21,27 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
     if tie_weights:
         for path, value in list(replacements.items()):
             for other, tensor in own.items():
-                if path in own and tensor is own[path] and other not in parameters_and_buffers:
+                if path not in own or tensor is not own[path] or tensor is None or other == path:
+                    continue
+                if other not in parameters_and_buffers:
                     replacements[other] = value
+                elif parameters_and_buffers[other] is not value:
+                    raise ValueError(f"functional_call got multiple values for keys {sorted([path, other])}, which are "
+                                     "tied. Consider using tie_weights=False")
     if strict:
         missing, unexpected = set(own) - set(replacements), set(replacements) - set(own)
         if missing or unexpected:
             raise RuntimeError(f"strict: missing keys {sorted(missing)}, unexpected keys {sorted(unexpected)}")
-    slots = [(*_slot(module, path), value) for path, value in replacements.items()]
-    before = [(table, name, table[name]) for table, name, _ in slots]
+    slots = [(*_slot(module, path), path, value) for path, value in replacements.items()]
+    before = [(table, name, table[name]) for table, name, _, _ in slots]
     try:
-        for table, name, value in slots:
+        for table, name, _, value in slots:
             table[name] = value
         yield
     finally:
-        for table, name, value in before:
+        for (table, name, value), (_, _, path, given) in zip(before, slots):
+            if path in parameters_and_buffers and table.get(name) is not given:
+                parameters_and_buffers[path] = table.get(name)  # the module assigned another: the caller's dict has it
             table[name] = value
 
 
@@ -43,6 +50,9 @@ def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, t
     if isinstance(parameters_and_buffers, (tuple, list)):
         merged = {}
         for part in parameters_and_buffers:
+            twice = sorted(merged.keys() & part.keys())
+            if twice:
+                raise ValueError(f"{twice} appeared in multiple dictionaries; behavior of functional call is ambiguous")
             merged.update(part)
         parameters_and_buffers = merged
     args = () if args is None else args if isinstance(args, tuple) else (args,)
