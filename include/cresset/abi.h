@@ -47,7 +47,7 @@ enum {
     CRESSET_BAD_ARGUMENT = 2, /* a null pointer, a wrong count, an unknown method or name */
     CRESSET_BAD_INPUT = 3,    /* an input of another kind, dtype, rank or size than the model takes */
     CRESSET_RUN_FAILED = 4,   /* an index out of range, an assertion of the model, a division by zero */
-    CRESSET_BAD_WEIGHTS = 5,  /* the file of weights is missing, damaged or another model's */
+    CRESSET_BAD_WEIGHTS = 5,  /* the file of weights is missing, damaged or another model's, or cannot be written */
     CRESSET_BAD_CPU = 6       /* compiled for instructions that this machine does not have */
 };
 

@@ -9,6 +9,8 @@
 #include "export/internal.h"
 #include "export/update.h"
 
+#include <math.h>
+
 const char *const cr_train_method_names[CR_TRAIN_METHODS] = { "step", "backward", "update" };
 
 static const char counter_name[] = "@step", norm_name[] = "@grad_norm";
@@ -226,11 +228,33 @@ static cr_status take_added(draft *d, const char *name, cr_arg *out) {
     return take_state(d, CR_INPUT_BUFFER, name, state_tensor(d->m, name), out);
 }
 
+/* A rate that would spoil every weight is refused before anything is computed. */
+static cr_status check_rate(draft *d, uint32_t v) {
+    static const char message[] = "lr must be a finite number that is not negative";
+    static const char *const ops[] = { "_operator::ge", "_operator::lt" };
+    const double bounds[] = { 0, INFINITY };
+    uint32_t first = cr_graph_first(d->g);
+    while (first != CR_NO_NODE && cr_graph_node(d->g, first)->kind == CR_NODE_PLACEHOLDER)
+        first = cr_graph_next(d->g, first);
+    cr_graph_insert_before(d->g, first);
+    cr_status status = CR_OK;
+    for (size_t i = 0; i < CR_COUNT(ops) && !status; i++) {
+        cr_arg holds, nothing;
+        status = cr_emit_call(d->emit, ops[i], (cr_arg[]){ value(d, v), cr_arg_float(bounds[i]) }, 2, &holds);
+        if (!status)
+            status = cr_emit_call(d->emit, "aten::_assert_scalar", (cr_arg[]){ holds, cr_arg_str(message) }, 2,
+                                  &nothing);
+    }
+    cr_graph_insert_before(d->g, CR_NO_NODE);
+    return status;
+}
+
 static cr_status take_rate(draft *d, cr_arg *out) {
     uint32_t v;
     CR_TRY(cr_graph_placeholder_number(d->g, "lr", CR_T_FLOAT, NULL, &v));
     *out = value(d, v);
     d->rated = true;
+    CR_TRY(check_rate(d, v));
     return cr_vec_push(&d->inputs, (cr_input_spec){ .kind = CR_INPUT_USER, .name = cr_graph_value(d->g, v)->name });
 }
 

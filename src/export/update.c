@@ -98,7 +98,11 @@ static cr_status read_number(const char *key, int n, const char *text, const cha
 }
 
 static cr_status take(cr__update *u, const char *name, int n, double value) {
-    if (n == 9 && !memcmp(name, "clip_norm", 9)) return u->clip_norm = value, CR_OK;
+    if (n == 9 && !memcmp(name, "clip_norm", 9)) {
+        if (value <= 0)
+            return CR_FAIL(CR_EVALUE, "clip_norm is 0, which lets no gradient through; leave it out for no limit");
+        return u->clip_norm = value, CR_OK;
+    }
     if (n == 4 && !memcmp(name, "loss", 4)) {
         if (value != floor(value) || value > 1e6)
             return CR_FAIL(CR_EVALUE, "loss is the index of a result, not %g", value);

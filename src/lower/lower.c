@@ -967,9 +967,9 @@ static cr_status check_condition(cr__method *m, size_t i, bool *known) {
     cr_cond cond = cr_env_cond(m->env, i);
     cr_str text;
     cr_str_init(&text);
-    cr_str_add(&text, "the sizes must fulfil ");
+    if (cond.message && *cond.message) cr_str_addf(&text, "%s: expected ", cond.message); /* as the interpreter says it */
+    else cr_str_add(&text, "the sizes must fulfil ");
     cr_sym_print(cond.condition, &text);
-    if (cond.message && *cond.message) cr_str_addf(&text, " (%s)", cond.message);
     size_t steps = m->steps.n;
     cr_status status = cr__check_step(m, cond.condition, cr_str_get(&text));
     cr_str_dispose(&text);

@@ -123,7 +123,10 @@ static cr_status add_state(lowering *w, const char *name, const cr_tensor *t, bo
     rt_state *known = find_state(w, name);
     if (known) {
         if (known->bytes != (uint64_t)t->storage->bytes || known->dtype != t->meta.dtype)
-            return CR_FAIL(CR_EVALUE, "two methods have a parameter or buffer '%s' of different dtypes or sizes", name);
+            return CR_FAIL(CR_EVALUE,
+                           "two methods have a parameter or buffer '%s' of different dtypes or sizes; programs "
+                           "of one library are those of one model",
+                           name);
         if (changes && !starts_as(w, known->offset, t))
             return CR_FAIL(CR_EVALUE,
                            "the methods share the buffer '%s', but it starts otherwise in one than in the other; "

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,19 +183,22 @@ SELDOM static int write_file(cresset_instance *m, const table *t, const text *he
 
 /* To a new file in the same folder, which takes the name when all of it is there. */
 SELDOM static int replace_file(cresset_instance *m, const table *t, const text *header, const talk *to) {
+    static atomic_uint made;
     char *beside = NULL;
-    if (asprintf(&beside, "%s.XXXXXX", to->path) < 0)
-        return rt__api_fail(to->message, to->room, CRESSET_OUT_OF_MEMORY, "out of memory");
-    int file = mkstemp(beside), code = CRESSET_OK;
-    mode_t mask = umask(0);
-    umask(mask);
-    bool failed = file < 0 || fchmod(file, 0666 & ~mask) || write_file(m, t, header, file);
+    int file = -1, code = CRESSET_OK;
+    do { /* not mkstemp: what the process allows others to read is asked of nobody but open() */
+        free(beside);
+        if (asprintf(&beside, "%s.%lx-%x", to->path, (unsigned long)getpid(), atomic_fetch_add(&made, 1)) < 0)
+            return rt__api_fail(to->message, to->room, CRESSET_OUT_OF_MEMORY, "out of memory");
+        file = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (file < 0 && errno == EEXIST);
+    bool failed = file < 0 || write_file(m, t, header, file);
     int reason = errno;
     if (file >= 0 && close(file) && !failed) failed = true, reason = errno;
     if (!failed && rename(beside, to->path)) failed = true, reason = errno;
     if (failed) {
         if (file >= 0) unlink(beside);
-        code = rt__api_fail(to->message, to->room, CRESSET_BAD_ARGUMENT, "%s cannot be written: %s", to->path,
+        code = rt__api_fail(to->message, to->room, CRESSET_BAD_WEIGHTS, "%s cannot be written: %s", to->path,
                             strerror(reason));
     }
     free(beside);
@@ -403,6 +407,7 @@ SELDOM static int read_header(const cresset_instance *m, table *t, const char *h
     reader r = { header, header + n, false };
     char *name = malloc(2 * (n + 5)), *scratch = name + n + 5;
     found f;
+    uint64_t end = 0;
     int code = CRESSET_OK;
     if (!name) return rt__api_fail(to->message, to->room, CRESSET_OUT_OF_MEMORY, "out of memory");
     expect(&r, '{');
@@ -415,10 +420,11 @@ SELDOM static int read_header(const cresset_instance *m, table *t, const char *h
         }
         read_tensor(&r, scratch, &f);
         if (!r.failed) code = take(m, t, name, &f, data, to);
+        if (!r.failed && f.to > end) end = f.to;
     } while (!code && !r.failed && next_is(&r, ','));
     if (!code) expect(&r, '}');
     free(name);
-    return code ? code : r.failed ? damaged(to) : CRESSET_OK;
+    return code ? code : r.failed || end != data ? damaged(to) : CRESSET_OK; /* nothing may follow the last tensor */
 }
 
 /* Weights alone, or all there is; and one memory for tied ones. */

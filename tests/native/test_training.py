@@ -265,13 +265,15 @@ def test_files_that_do_not_fit(adamw, tmp_path):
     refuses(join({**header, "scale": header["norm.running_mean"]}, data), "'scale' is a constant")
     refuses(join({**header, "embed.weight": header["head.weight@exp_avg"]}, data), "one tensor in the model")
     refuses(b"\xff" * 100)
+    refuses(good.read_bytes() + b"\0")
     for name in now:
         np.testing.assert_array_equal(library.state_dict()[name].numpy(), now[name])
     library.load(good)
     for name in now:
         np.testing.assert_array_equal(library.state_dict()[name].numpy(), before[name])
-    with pytest.raises(ValueError, match="cannot be written"):
-        library.save(tmp_path / "no folder" / "x")
+    for path in (tmp_path / "no folder" / "x", tmp_path):
+        with pytest.raises(OSError, match="cannot be written"):
+            library.save(path)
     with pytest.raises(OSError, match="cannot be read"):
         library.load(tmp_path)
     with pytest.raises(ValueError, match="'weights' or 'all'"):
@@ -352,12 +354,26 @@ def test_an_input_called_lr(tmp_path):
     ("adamw,lr=3", ["no option 'lr'", "input of every step"]), ("sgd,momentum", ["KEY=NUMBER"]),
     ("sgd,momentum=x", ["momentum is 'x'"]), ("sgd,momentum=-1", ["not negative"]), ("adam,beta1=1", ["beta1 is 1"]),
     ("adam,amsgrad=2", ["0 or 1"]), ("sgd,nesterov=1", ["momentum=0.9"]), ("sgd,loss=2", ["result 2", "gives 2"]),
-    ("sgd,loss=1", ["result 1", "no loss"]), ("sgd,loss=0.5", ["index"])])
+    ("sgd,loss=1", ["result 1", "no loss"]), ("sgd,loss=0.5", ["index"]),
+    ("sgd,clip_norm=0", ["clip_norm is 0", "leave it out"])])
 def test_bad_optimizers(archive, tmp_path, optimizer, words):
     with pytest.raises(ValueError) as caught:
         compile_library(archive, optimizer, tmp_path)
     assert all(word in str(caught.value) for word in words), str(caught.value)
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("rate", [float("nan"), float("inf"), -1.0, -0.1])
+def test_rates_that_would_spoil_the_weights(adamw, rate):
+    library = cresset.aot_load(adamw)
+    library.backward(*ours(batch(1, 5)))
+    before = {name: value.numpy().copy() for name, value in library.state_dict().items()}
+    for call in (lambda: library.step(*ours(batch(0, 5)), lr=rate), lambda: library.update(lr=rate)):
+        with pytest.raises(RuntimeError, match="lr must be a finite number that is not negative"):
+            call()
+    for name, value in library.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), before[name])
+    library.update(lr=0)
 
 
 def test_nothing_to_train(tmp_path):
