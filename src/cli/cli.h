@@ -89,6 +89,11 @@ extern const char cli_version[];
  * dropped. */
 CR_NODISCARD cr_status cli_print(const cr_str *text);
 
+/* ---- names of files (options.c) ---- */
+bool cli_ends_with(const char *text, const char *ending); /* and there is something before it */
+/* Is there a file that both names lead to? What would be written is then what was read. */
+bool cli_is_same_file(const char *a, const char *b);
+
 /* ---- failures (report.c) ---- */
 /* CR_EVALUE, and the exit code will be CLI_MISUSED. */
 CR_NODISCARD cr_status cli_misuse(const char *format, ...) CR_PRINTF(1, 2);

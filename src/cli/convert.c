@@ -21,11 +21,6 @@ static const cli_option options[] = {
     { .name = NULL },
 };
 
-static bool ends_with(const char *text, const char *ending) {
-    size_t n = strlen(text), m = strlen(ending);
-    return n > m && !strcmp(text + n - m, ending);
-}
-
 static cr_status take_weights(cr_program *p, const char *path) {
     cr_status status = cr_program_load_state(p, path);
     if (status == CR_ENOTFOUND) cli_hint("'cresset convert MODEL.pt2 -o w.safetensors' writes all of them");
@@ -55,8 +50,8 @@ static cr_status run(const cli_call *call) {
         cli_hint("write -o FILE.pt2 or -o FILE.safetensors");
         return cli_misuse("convert needs an output");
     }
-    bool to_archive = ends_with(output, ".pt2");
-    if (!to_archive && !ends_with(output, ".safetensors")) {
+    bool to_archive = cli_ends_with(output, ".pt2");
+    if (!to_archive && !cli_ends_with(output, ".safetensors")) {
         cli_hint("end it with .pt2 or .safetensors");
         return cli_misuse("cannot tell from '%s' what to write", output);
     }

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 /* ---- near misses ---- */
 
@@ -73,6 +74,15 @@ static cr_status set_option(const cli_command *c, cli_call *call, size_t i, cons
     return cli_push(&call->values[i], value ? value : spelling);
 }
 
+/* Is the word an option of the command? Then it is not the value of the one before. */
+static bool is_option(const cli_command *c, const char *word) {
+    for (size_t i = 0, n = option_count(c); i < n; i++)
+        if (!strncmp(word, "--", 2) ? !strcmp(word + 2, c->options[i].name)
+                                    : *word == '-' && word[1] && word[1] == c->options[i].letter && !word[2])
+            return true;
+    return false;
+}
+
 /* `rest` is what follows "=" or the letter in the same word, NULL when nothing does. */
 static cr_status take_option(const cli_command *c, cli_call *call, size_t i, const char *spelling, const char *rest,
                              int argc, char **argv, int *at) {
@@ -85,7 +95,7 @@ static cr_status take_option(const cli_command *c, cli_call *call, size_t i, con
         return set_option(c, call, i, spelling, NULL);
     }
     if (!rest) {
-        if (*at + 1 >= argc) {
+        if (*at + 1 >= argc || is_option(c, argv[*at + 1])) {
             cli_hint("write '%s %s'", spelling, o->value);
             return cli_misuse("option '%s' needs a value: %s", spelling, o->help);
         }
@@ -242,4 +252,16 @@ void cli_overview(cr_str *out) {
     cr_str_add(out, "\n  --version   version of this tool\n  --help      this text; 'cresset COMMAND --help' for a "
                     "command\n\nExit codes: 0 done, 1 the input was refused or the work failed, 2 the command line is "
                     "wrong.\n");
+}
+
+/* ---- names of files ---- */
+
+bool cli_ends_with(const char *text, const char *ending) {
+    size_t n = strlen(text), m = strlen(ending);
+    return n > m && !strcmp(text + n - m, ending);
+}
+
+bool cli_is_same_file(const char *a, const char *b) {
+    struct stat first, second;
+    return !stat(a, &first) && !stat(b, &second) && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }

@@ -11,13 +11,8 @@ static bool is_written(const cr_arg *a) { return a->kind == CR_ARG_TENSOR || cr_
 
 /* ---- files ---- */
 
-static bool ends_with(const char *text, const char *ending) {
-    size_t n = strlen(text), m = strlen(ending);
-    return n >= m && !strcmp(text + n - m, ending);
-}
-
 static cr_status write_named(const char *path, const char *const *names, const cr_arg *values, size_t n) {
-    if (!ends_with(path, ".npy")) return cr_arrays_write(path, CR_ARRAYS_NPZ, names, values, n);
+    if (!cli_ends_with(path, ".npy")) return cr_arrays_write(path, CR_ARRAYS_NPZ, names, values, n);
     if (n == 1) return cr_arrays_write(path, CR_ARRAYS_NPY, names, values, n);
     cli_hint("name it .npz");
     return CR_FAIL(CR_EVALUE, "a .npy file holds one array, and the program gives %zu", n);

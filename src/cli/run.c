@@ -54,6 +54,42 @@ typedef struct work {
     cr_json_writer *calls; /* --json: where each call is told */
 } work;
 
+/* The file of call i: %d stands for its number. */
+static void add_output_path(const work *w, size_t i, cr_str *out) {
+    const char *place = strstr(w->output, "%d");
+    if (place) cr_str_addn(out, w->output, (size_t)(place - w->output)), cr_str_addf(out, "%zu%s", i, place + 2);
+    else cr_str_add(out, w->output);
+}
+
+/* Results in the place of what they were computed from would be lost with it. */
+static cr_status spare_inputs(const work *w, const char *path) {
+    for (size_t i = 0; i < w->nfiles + w->npairs; i++) {
+        const char *input = i < w->nfiles ? w->files[i] : strchr(w->pairs[i - w->nfiles], '=');
+        if (i >= w->nfiles && input) input++;
+        if (!input || !cli_is_same_file(input, path)) continue;
+        cli_hint("name another file with -o");
+        return CR_FAIL(CR_EVALUE, "%s: the results would replace the inputs", path);
+    }
+    return CR_OK;
+}
+
+static cr_status check_output(const work *w) {
+    if (!cli_ends_with(w->output, ".npz") && !cli_ends_with(w->output, ".npy")) {
+        cli_hint("end it with .npz, or with .npy where there is one result");
+        return cli_misuse("cannot tell from '%s' what to write", w->output);
+    }
+    cr_status status = CR_OK;
+    for (size_t i = 0; i < w->sets && !status; i++) {
+        cr_str path;
+        cr_str_init(&path);
+        add_output_path(w, i, &path);
+        status = cr_str_status(&path);
+        if (!status) status = spare_inputs(w, cr_str_get(&path));
+        cr_str_dispose(&path);
+    }
+    return status;
+}
+
 static cr_status read_command(const cli_call *call, work *w) {
     bool threads;
     w->npairs = cli_list(call, "input", &w->pairs);
@@ -77,6 +113,7 @@ static cr_status read_command(const cli_call *call, work *w) {
     }
     if (w->output && strstr(w->output, "%d") && strstr(strstr(w->output, "%d") + 2, "%d"))
         return cli_misuse("'%s' has more than one %%d", w->output);
+    if (w->output) CR_TRY(check_output(w));
     return threads ? cr_set_num_threads((int)w->threads) : CR_OK;
 }
 
@@ -85,13 +122,6 @@ static cr_status read_inputs(model *m, const work *w, size_t i, input_set *out) 
     if (w->example) return inputs_example(m, out);
     if (w->random) return inputs_random(m, w->seed, out);
     return inputs_from_pairs(m, w->pairs, w->npairs, out);
-}
-
-/* The file of call i: %d stands for its number. */
-static void add_output_path(const work *w, size_t i, cr_str *out) {
-    const char *place = strstr(w->output, "%d");
-    if (place) cr_str_addn(out, w->output, (size_t)(place - w->output)), cr_str_addf(out, "%zu%s", i, place + 2);
-    else cr_str_add(out, w->output);
 }
 
 static cr_status tell_call(const model *m, const work *w, size_t i, const cr_arg *results, size_t n, const char *path,

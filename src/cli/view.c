@@ -4,7 +4,6 @@
 #include "cresset/page.h"
 #include "cresset/process.h"
 
-#include <sys/stat.h>
 
 /* The archive's name with another ending, in the working folder. */
 static void page_name(const char *path, cr_str *out) {
@@ -47,12 +46,6 @@ static cr_status write_page(const model *m, const char *title, const profile *p,
     return status;
 }
 
-/* Is what would be written the archive itself? */
-static bool is_same_file(const char *a, const char *b) {
-    struct stat first, second;
-    return !stat(a, &first) && !stat(b, &second) && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
-}
-
 static cr_status run(const cli_call *call) {
     const char *input = cli_operand(call, 0), *slash = strrchr(input, '/'), *output = cli_text(call, "output");
     bool profiled = cli_flag(call, "profile");
@@ -68,7 +61,7 @@ static cr_status run(const cli_call *call) {
         cli_hint("give the archive that it was compiled from");
         status = CR_FAIL(CR_EVALUE, "%s: a compiled library has no graph to show", input);
     }
-    if (!status && is_same_file(input, cr_str_get(&name))) {
+    if (!status && cli_is_same_file(input, cr_str_get(&name))) {
         cli_hint("name another file with -o");
         status = CR_FAIL(CR_EVALUE, "%s: the page would replace the archive", input);
     }

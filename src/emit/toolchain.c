@@ -115,6 +115,7 @@ static void collect(int fd, cr_str *out) {
 static cr_status report(const char *program, int status, cr_str *said) {
     if (WIFEXITED(status) && !WEXITSTATUS(status)) return CR_OK;
     while (said->n && (said->at[said->n - 1] == '\n' || said->at[said->n - 1] == ' ')) said->at[--said->n] = 0;
+    if (!said->n) cr_str_add(said, "it said nothing; try another compiler");
     if (WIFSIGNALED(status))
         return CR_FAIL(CR_ETOOLCHAIN, "%s was ended by signal %d: %s", program, WTERMSIG(status), cr_str_get(said));
     return CR_FAIL(CR_ETOOLCHAIN, "%s failed: %s", program, cr_str_get(said));

@@ -131,6 +131,8 @@ MISUSE = [
     (["info", "a", "--json=yes"], "takes no value"),
     (["info", "a", "--json", "--graph"], "exclude each other"),
     (["info", "a", "--name"], "needs a value"),
+    (["info", "a", "--name", "--json"], "option '--name' needs a value"),
+    (["compile", "a", "--cc", "-o", "x.so"], "option '--cc' needs a value"),
     (["info", "a", "--name", "x", "--name", "y"], "given twice"),
     (["run", "a", "--threads", "many"], "'--threads' has the value 'many'; write an integer from 1 to 1024"),
     (["run", "a", "--threads", "0"], "'--threads' has the value '0'"),
@@ -139,6 +141,8 @@ MISUSE = [
     (["run", "a", "--inputs", "a.npz", "--input", "x=b.npy"], "choose one of"),
     (["run", "a", "--inputs", "a.npz", "--inputs", "b.npz", "-o", "out.npz"], "has no %d; write -o out_%d.npz"),
     (["run", "a", "--inputs", "a.npz", "-o", "out_%d_%d.npz"], "more than one %d"),
+    (["run", "a", "--example", "-o", "a.pt2"], "cannot tell from 'a.pt2' what to write; end it with .npz"),
+    (["run", "a", "--example", "-o", ".npz"], "cannot tell from '.npz'"),
     (["run", "a", "--threads", "-2"], "'--threads' has the value '-2'"),
     (["compile", "a", "-o", "x.dll"], "-o x.dll: end the name in .so"),
     (["compile", "a", "-o", "x.so.old"], "end the name in .so"),
@@ -459,6 +463,18 @@ def test_output_must_hold_the_results(cases, tmp_path):
     assert "No such file or directory" in refused("run", cases["affine"].path, "--example", "-o",
                                                   tmp_path / "no" / "out.npz")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_output_must_not_replace_the_inputs(cases, tmp_path):
+    case = cases["affine"]
+    good("run", case.path, "--example", "-o", tmp_path / "in_0.npz")
+    before = (tmp_path / "in_0.npz").read_bytes()
+    (tmp_path / "link.npy").symlink_to(tmp_path / "in_0.npz")
+    for words in (["--inputs", tmp_path / "in_0.npz", "-o", tmp_path / "in_0.npz"],
+                  ["--inputs", tmp_path / "in_0.npz", "-o", tmp_path / "in_%d.npz"],
+                  ["--input", f"x={tmp_path / 'link.npy'}", "-o", tmp_path / "in_0.npz"]):
+        assert "would replace the inputs; name another file with -o" in refused("run", case.path, *words)
+    assert (tmp_path / "in_0.npz").read_bytes() == before
 
 
 # ---- nothing half-written ----
