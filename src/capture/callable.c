@@ -499,6 +499,11 @@ static PyObject *follows_opaque(PyObject *module, PyObject *unused) {
 }
 
 /* Nothing; captures end before it, since no table has it. */
+static PyObject *note_leaf(PyObject *module, PyObject *args) { /* which captures answer: eval_builtins.c */
+    (void)module, (void)args;
+    Py_RETURN_FALSE;
+}
+
 static PyObject *graph_break(PyObject *module, PyObject *why) {
     (void)module, (void)why;
     Py_RETURN_NONE;
@@ -549,6 +554,9 @@ static PyObject *set_stance(PyObject *module, PyObject *number) {
 static PyMethodDef functions[] = {
     { "_is_capturing", is_capturing, METH_NOARGS, "Is this thread capturing a call?" },
     { "_graph_break", graph_break, METH_O, "_graph_break(why): nothing; captures end before it, and say why." },
+    { "_note_leaf", note_leaf, METH_VARARGS,
+      "_note_leaf(tensor, requires_grad): False; while a call is captured, whether nothing changes that it could "
+      "tell." },
     { "_call_cached", call_cached, METH_VARARGS,
       "_call_cached(fn, args, kwargs): fn(*args, **kwargs); compiled functions capture nothing inside of it." },
     { "_set_observer", set_observer, METH_VARARGS,

@@ -55,8 +55,22 @@ static int make_dict(builder *b, PyObject *dict, uint32_t *at) {
     return failed;
 }
 
+static bool lies_on(PyObject *fake, PyObject *other) {
+    cr_py_frame frame;
+    cr_arg a, b;
+    cr_py_frame_init(&frame);
+    bool known = !cr_py_convert(&frame, fake, &a) && !cr_py_convert(&frame, other, &b) && a.kind == CR_ARG_TENSOR &&
+                 b.kind == CR_ARG_TENSOR;
+    bool same = !known || a.u.t->meta.storage == b.u.t->meta.storage;
+    cr_py_frame_dispose(&frame);
+    return same;
+}
+
 static int make_output(builder *b, PyObject *fake, uint32_t *at) {
     uint64_t index = b->outs.n;
+    for (Py_ssize_t i = 0; b->c->leaves && i < PyList_GET_SIZE(b->c->leaves); i++)
+        if (lies_on(fake, PyList_GET_ITEM(b->c->leaves, i)))
+            return cr_break(b->c, "a tensor that requires_grad_() was called on is part of the result");
     if (!cr_map_find(&b->outputs, &fake, sizeof fake, &index)) {
         cr_py_frame frame;
         cr_arg arg;
@@ -375,6 +389,8 @@ static int make_object(builder *b, PyObject *token, uint32_t *at) {
     bool is_tuple = PyTuple_Check(t->real);
     if (t->caught || (t->slots && PyExceptionInstance_Check(t->real)) || Py_IS_TYPE(t->real, &PyTraceBack_Type))
         return cr_break(b->c, "an exception that was caught is part of the result");
+    if (Py_IS_TYPE(t->real, &PyContextToken_Type))
+        return cr_break(b->c, "a token of ContextVar.set() is part of the result");
     if (PyExceptionInstance_Check(t->real)) return make_exception(b, t, at);
     if (make(b, t->type, &rows[0]) || (is_tuple && make(b, t->payload, &rows[1])) ||
         add_parts(b, CR_MAKE_OBJECT, NULL, rows, is_tuple ? 2 : 1, at) ||
@@ -408,7 +424,7 @@ static int make(builder *b, PyObject *value, uint32_t *at) {
     else if (cr_is_tensor_value(value)) failed = make_output(b, value, at);
     else if (cr_is_open(value)) failed = make_number(b, value, at);
     else if (cr_is_plain_constant(value) || cr_is_held_constant(value) || PyRange_Check(value) ||
-             cr_map_find(&b->c->constants, &value, sizeof value, NULL) ||
+             cr_is_numpy_number(value) || cr_map_find(&b->c->constants, &value, sizeof value, NULL) ||
              (PyTuple_Check(value) && !PyTuple_CheckExact(value) && cr_is_constant(value) &&
               !cr_is_python_class(Py_TYPE(value))))
         failed = add_row(b, (cr_make){ CR_MAKE_CONSTANT, 0, 0, value }, at);
@@ -733,8 +749,8 @@ static int describe_state(builder *b) {
 
 /* Did it stop where it was told to, before an instruction of the function itself and outside of handlers? */
 static bool has_stopped(const cr_capture *c) {
-    return c->stop >= 0 && c->steps == c->stop + 1 && c->frame && !c->frame->back && c->frame->resumed &&
-           !c->handled && !c->unfinished && !c->stopped_inside;
+    return c->stop >= 0 && c->steps == c->stop + 1 && c->frame && !c->frame->back && c->frame->resumed && !c->handled &&
+           !c->unfinished && !c->stopped_inside && !cr_sets_context(c);
 }
 
 /* Everything up to the instruction that ended the capture, as an entry after which CPython goes on. A reason for not

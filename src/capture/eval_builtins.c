@@ -289,6 +289,26 @@ static int set_grad(cr_capture *c, cr_call_frame *f, const arguments *a, PyObjec
     return cr_switch_grad(c, a, &before) ? -1 : (*out = PyBool_FromLong(before), 1);
 }
 
+/* requires_grad_() of a tensor that was made here, in a call without gradients: nobody sees it, unless the tensor, or
+ * one on its memory, is a result (entry.c). False: it is another case. */
+static int note_leaf(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    PyObject *tensor = a->n == 2 ? a->at[0] : NULL, *floats = NULL;
+    size_t at;
+    (void)f;
+    bool here = tensor && cr_is_tensor_value(tensor) && !cr_find_known(c, tensor, &at) && PyBool_Check(a->at[1]);
+    bool off = here && !c->grad && !c->tracer && c->frontend && !(c->frontend->ambient() & CR_AMBIENT_INFERENCE);
+    if (off && a->at[1] == Py_True) {
+        if (!(floats = PyObject_CallMethod(tensor, "is_floating_point", NULL))) return -1;
+        off = floats == Py_True;
+        Py_DECREF(floats);
+        if (off && !c->leaves && !(c->leaves = PyList_New(0))) return -1;
+        if (off && PyList_Append(c->leaves, tensor)) return -1;
+    } else if (off && c->leaves) {
+        off = false;
+    }
+    return *out = PyBool_FromLong(off), 1;
+}
+
 /* The exception that is handled: the program's own is not told; that nobody around the call handles one is guarded. */
 static int handles_nothing(cr_capture *c) {
     PyObject *handled = PyErr_GetHandledException();
@@ -357,13 +377,15 @@ static const rule builtins[] = {
     { "callable", SPECIAL, call_callable },
 };
 
-static const rule own[] = { /* _exporting(): None wherever a capture is; _function, _packet: the same op for ever */
+static const rule own[] = {
+    /* _exporting(): None wherever a capture is; _function, _packet: the same op for ever */
     { "_exporting", ANY, NULL },
     { "_is_exporting", ANY, NULL },
     { "_populated_tensor_type", ANY, NULL },
     { "is_grad_enabled", ANY, NULL },
     { "get_default_dtype", ANY, NULL }, /* of the surroundings, which an entry is for */
     { "_set_grad_enabled", SPECIAL, set_grad },
+    { "_note_leaf", SPECIAL, note_leaf },
     { "_autocast", ANY, NULL }, /* ops are recorded with their casts; what surrounds the call is put back at its end */
     { "_set_autocast", CONSTANTS, NULL },
     { "_function", CONSTANTS, NULL },
@@ -620,6 +642,8 @@ static PyObject *operand_of(cr_capture *c, cr_call_frame *f, PyObject *callable,
                             bool is_op) {
     PyObject *value = a->at[k];
     if (!is_op && calls_back(callable) && cr_may_be_called(value)) return cr_callback_new(c, value);
+    if (is_op && cr_has_numpy_number(value) && !PyFloat_Check(value))
+        return cr_break(c, "an op is called on a number of NumPy's"), NULL;
     if (is_op) return cr_operand(c, value);
     if (k < a->n && iterates_over(callable, k, a->n)) return iterable(c, f, value);
     return cr_is_token(value) && PyDict_CheckExact(cr_real(value)) ? cr_operand(c, value) : Py_NewRef(value);
@@ -847,6 +871,8 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
         return cr_give(c, f, cr_wrap_read(c, CR_READ_KEY, cr_source_of(args[0]), cr_real(args[0]), args[1], 0));
     int keyed = cr_call_with_key(c, callable, &a, &out);
     if (keyed) return keyed < 0 ? -1 : cr_give(c, f, out);
+    int context = cr_call_context(c, callable, &a, &out);
+    if (context) return context < 0 ? -1 : (cr_push(f, out), 0);
     int on = rule_of(callable, &a, &written);
     if (on < 0 && c->tracer && (cr_strict_drops(callable) || discards_nothing(callable, &a)))
         return cr_give(c, f, Py_NewRef(Py_None));

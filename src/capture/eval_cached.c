@@ -119,10 +119,19 @@ static bool is_typed(PyObject *wrapper) {
     return is;
 }
 
+/* List[int] and its like, which typing keeps: passed on, and looked into by nobody (whoever does ends the capture). */
+static bool is_alias(PyObject *o) {
+    PyObject *module = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__module__");
+    bool is = module && PyUnicode_Check(module) && !PyUnicode_CompareWithASCIIString(module, "typing");
+    PyErr_Clear();
+    Py_XDECREF(module);
+    return is;
+}
+
 /* What the cache has: everybody gets this object. New reference; NULL: exception or break. */
 static PyObject *take(cr_capture *c, PyObject *found) {
     PyObject *result = PyTuple_GET_ITEM(found, 2);
-    if (!cr_is_constant(result))
+    if (!cr_is_constant(result) && !is_alias(result))
         return cr_break(c, "a function with lru_cache gives an object of class %s, which everybody gets who calls it",
                         Py_TYPE(result)->tp_name), NULL;
     return cr_map_put(&c->constants, &result, sizeof result, 1) ? PyErr_NoMemory() : Py_NewRef(result);

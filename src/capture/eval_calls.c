@@ -333,6 +333,7 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
     if (cr_is_cached_type(Py_TYPE(real)))
         return cr_call_cached(c, f, token, &(cr_arguments){ args, nargs, kwnames });
     if (PyType_Check(real)) return cr_construct(c, f, token, args, nargs, kwnames);
+    if (cr_is_numpy_function(real)) return cr_call_numpy(c, f, token, &(cr_arguments){ args, nargs, kwnames });
     int r = call_special(c, f, token, "__call__", args, nargs, kwnames);
     return r > 0 ? cr_break(c, "an object of class %s is called", Py_TYPE(real)->tp_name) : r;
 }

@@ -3,7 +3,7 @@
  * A generator is a frame of the evaluator's, suspended: an object whose next item is found by evaluating on. Whoever
  * iterates over it, a loop of the program or a function in C (sum, tuple, zip), asks for items in the same way; send(),
  * throw() and close() resume it, too. It lives no longer than the capture. One that waits inside of `try` or `with` and
- * is dropped ends the capture: CPython would run what is in there. */
+ * is dropped ends the capture: CPython would run what is in there, unless that is nothing (`except IndexError:`). */
 #include "capture/evaluate.h"
 
 #include "python/py.h"
@@ -203,6 +203,45 @@ static bool is_handled(const cr_code *code, int32_t unit) {
     return range && code->at[range->to].id != CR_I_STOPITERATION_ERROR;
 }
 
+/* `except IndexError:`, of a builtin class: not for GeneratorExit. What the name stands for is guarded. 1: it is such,
+ * *at behind it; 0: something else; -1. */
+static int passes_exit(cr_capture *c, cr_call_frame *f, int32_t *at) {
+    const cr_instruction *i = &f->instructions->at[*at];
+    if (i[0].id != CR_I_LOAD_GLOBAL || i[0].arg & 1 || i[1].id != CR_I_CHECK_EXC_MATCH ||
+        i[2].id != CR_I_POP_JUMP_IF_FALSE)
+        return 0;
+    PyObject *name = PyTuple_GET_ITEM(f->code->co_names, i[0].arg >> 1), *real = PyDict_GetItem(f->globals, name);
+    if (!real) real = PyDict_GetItem(f->builtins, name);
+    if (!real || !PyExceptionClass_Check(real) || cr_is_python_class((PyTypeObject *)real)) return 0;
+    if (cr_do_LOAD_GLOBAL(c, f, &i[0])) return -1;
+    PyObject *value = cr_pop(f);
+    bool passes = !cr_is_token(value) && PyExceptionClass_Check(value) &&
+                  !PyErr_GivenExceptionMatches(PyExc_GeneratorExit, value);
+    Py_DECREF(value);
+    if (passes) *at = i[2].arg;
+    return passes;
+}
+
+/* Would CPython run something of the program's that is there, if it closed the generator at this unit? -1: exception or
+ * break. */
+static int has_to_close(cr_capture *c, cr_call_frame *f, int32_t unit) {
+    const cr_code *code = f->instructions;
+    while (is_handled(code, unit)) {
+        int32_t at = cr_code_handler(code, unit)->to;
+        if (code->at[at++].id != CR_I_PUSH_EXC_INFO) return 1;
+        int passes;
+        while ((passes = passes_exit(c, f, &at)) == 1) {}
+        if (passes < 0) return -1;
+        if (code->at[at].id != CR_I_RERAISE) return 1;
+        const cr_handler_range *range = cr_code_handler(code, code->at[at].own);
+        if (!range) return 0;
+        const cr_instruction *i = &code->at[range->to]; /* takes the exception that is handled away, and raises again */
+        if (i[0].id != CR_I_COPY || i[1].id != CR_I_POP_EXCEPT || i[2].id != CR_I_RERAISE) return 1;
+        unit = i[2].own;
+    }
+    return 0;
+}
+
 /* The frame leaves the stack of frames and becomes an object. */
 HANDLER(RETURN_GENERATOR) {
     (void)i;
@@ -225,10 +264,13 @@ HANDLER(RETURN_GENERATOR) {
 HANDLER(YIELD_VALUE) {
     generator *g = (generator *)f->generator;
     if (!g) return cr_break(c, "the generator yields, and goes on when it is asked again");
-    g->item = cr_pop(f);
+    PyObject *item = cr_pop(f);
+    int waits = has_to_close(c, f, i->own);
+    if (waits < 0) return Py_DECREF(item), -1;
+    g->item = item;
     g->frame = f;
     c->frame = f->back;
-    set_waits(g, is_handled(f->instructions, i->own));
+    set_waits(g, waits);
     return 0;
 }
 

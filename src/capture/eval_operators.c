@@ -67,7 +67,9 @@ static PyObject *operate(cr_capture *c, int op, PyObject *a, PyObject *b) {
         cr_break(c, "an operator works on sets or dicts that have objects in them as items or keys");
         Py_CLEAR(left);
     }
-    PyObject *result = left && right ? operators[op](left, right) : NULL;
+    PyObject *result = NULL;
+    if (left && right && !cr_operate_on_numpy(c, operators[op], left, right, &result))
+        result = operators[op](left, right);
     Py_XDECREF(left);
     Py_XDECREF(right);
     return result;
@@ -93,6 +95,10 @@ static PyObject *compare(cr_capture *c, cr_call_frame *f, int op, PyObject *a, P
     if (cr_compare_by_method(c, f, op, a, b, &result)) return result;
     PyObject *left = cr_operand(c, a), *right = cr_operand(c, b);
     c->on_tensors = is_recorded(a) || is_recorded(b);
+    if (left && right && c->on_tensors && (cr_is_numpy_number(a) || cr_is_numpy_number(b))) {
+        cr_break(c, "a number of NumPy's is compared with something that is no constant");
+        Py_CLEAR(left);
+    }
     if (left && right && (cr_has_objects(c, left) || cr_has_objects(c, right))) {
         cr_break(c, "sets or dicts are compared that have objects in them as items or keys");
         Py_CLEAR(left);
@@ -123,7 +129,8 @@ int cr_guard_differ(cr_capture *c, PyObject *a, PyObject *b) {
 
 /* Numbers and texts: whether two equal ones are one object is CPython's affair. */
 static bool has_no_identity(PyObject *o) {
-    return cr_is_plain_constant(o) || cr_is_open(o) || (PyTuple_CheckExact(o) && PyTuple_GET_SIZE(o) == 0);
+    return cr_is_plain_constant(o) || cr_is_open(o) || cr_is_numpy_number(o) ||
+           (PyTuple_CheckExact(o) && PyTuple_GET_SIZE(o) == 0);
 }
 
 HANDLER(IS_OP) {
@@ -226,6 +233,8 @@ HANDLER(BINARY_SUBSCR) {
     if (!result && !PyErr_Occurred() && !c->reason) {
         PyObject *operand = cr_operand(c, container);
         c->on_tensors = is_recorded(container) || is_recorded(key);
+        if (c->on_tensors && cr_has_numpy_number(key)) cr_break(c, "a number of NumPy's is an index of a tensor");
+        if (c->reason) Py_CLEAR(operand);
         if (operand) Py_SETREF(key, key_of(c, operand, key));
         if (!key) return Py_DECREF(operand), Py_DECREF(container), -1;
         int missing = operand && cr_is_token(container) ? call_missing(c, f, container, operand, key) : 1;
@@ -252,7 +261,9 @@ HANDLER(STORE_SUBSCR) {
     UNUSED;
     PyObject *key = cr_pop(f), *given = cr_pop(f), *value = cr_pop(f), *container = NULL;
     c->on_tensors = is_recorded(given) || is_recorded(key);
-    int failed = cr_set_item_by_method(c, f, given, key, value);
+    bool numpy = c->on_tensors && (cr_has_numpy_number(key) || cr_is_numpy_number(value));
+    int failed = numpy ? cr_break(c, "a number of NumPy's is an index of a tensor, or set in one")
+                       : cr_set_item_by_method(c, f, given, key, value);
     int by_object = failed == 1 ? cr_set_item_by_object(c, given, key, value) : 0;
     if (by_object) failed = by_object < 0 ? -1 : 0;
     if (failed == 1 && (container = cr_operand(c, given))) Py_SETREF(key, key_of(c, container, key));

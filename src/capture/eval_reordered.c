@@ -47,7 +47,8 @@ static uint64_t writes_of(PyObject *call) {
 
 int cr_call_reordered(cr_capture *c, cr_call_frame *f, PyObject *callable, const cr_arguments *a) {
     PyObject *real = cr_is_token(callable) ? cr_real(callable) : callable;
-    if (!reorderable || !PySet_GET_SIZE(reorderable) || keeps_order || c->plain || c->tracer) return 1;
+    if (!reorderable || !PySet_GET_SIZE(reorderable) || keeps_order || c->plain || c->tracer || cr_sets_context(c))
+        return 1;
     int is = is_reorderable(real, a);
     if (is <= 0) return PyErr_Clear(), 1; /* what cannot be hashed is none */
     Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0);

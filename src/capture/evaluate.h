@@ -56,6 +56,15 @@ typedef struct cr_store {
 } cr_store;
 /* A call that is made behind the graph: of (callable, arguments ...). `writes`: to its tensors, before it. */
 typedef struct cr_reordered { PyObject *call, *kwnames; uint64_t writes; } cr_reordered; /* owned; kwnames or NULL */
+/* A ContextVar that the program sets: what it has now (owned; NULL: what it has outside); and a token of set(): what
+ * the variable had before (eval_context.c). */
+typedef struct cr_context {
+    PyObject *variable, *value;
+} cr_context;
+typedef struct cr_reset {
+    PyObject *token, *variable, *before;
+    bool used;
+} cr_reset; /* variable: borrowed */
 /* Globals that were read, so that one dict is known as one. */
 typedef struct cr_globals { int32_t source; PyObject *real; } cr_globals;
 typedef struct cr_input { int32_t source; PyObject *fake; } cr_input; /* fake: borrowed from `known`; NULL: a number */
@@ -113,6 +122,8 @@ typedef struct cr_capture {
     CR_VEC(cr_input) inputs;
     CR_VEC(cr_store) stores;
     CR_VEC(cr_reordered) reordered;
+    CR_VEC(cr_context) contexts;
+    CR_VEC(cr_reset) resets;
     CR_VEC(cr_globals) globals;
     cr_map payloads;        /* what methods in C work on of an object made here -> the object, kept */
     cr_map owners;          /* an object's __dict__ -> the object, borrowed from `known` or `kept` */
@@ -133,6 +144,7 @@ typedef struct cr_capture {
     unsigned dynamic;       /* what is left open: CR_DYNAMIC_* */
     int settles;            /* ... nothing but what is marked: it could not be captured so (CR_SETTLES_*) */
     unsigned follows;       /* what is read from data: CR_DYNAMIC_SCALARS, CR_DYNAMIC_SHAPES */
+    PyObject *leaves;       /* list: tensors made here that want gradients, which are off; owned, NULL: none */
     bool data;              /* some number or size depends on data, and is part of the graph */
     bool unbacked;          /* some size of an input has no example: mark_unbacked() */
     cr_history *history;    /* of the place's code; borrowed; NULL: everything is as it is */
@@ -300,6 +312,17 @@ static inline bool cr_is_property(const PyTypeObject *type) {
     return PyType_IsSubtype((PyTypeObject *)type, &PyProperty_Type) &&
            type->tp_descr_get == PyProperty_Type.tp_descr_get && type->tp_descr_set == PyProperty_Type.tp_descr_set;
 }
+/* get(), set() or reset() of a ContextVar (eval_context.c). 1: *out; 0: another call; -1. */
+int cr_call_context(cr_capture *c, PyObject *callable, const cr_arguments *a, PyObject **out);
+bool cr_sets_context(const cr_capture *c); /* is one set to something else than it was outside? */
+void cr_contexts_dispose(cr_capture *c);
+/* Numbers of NumPy's that were computed of constants (eval_numpy.c); and is there one in a list or tuple? */
+bool cr_is_numpy_number(PyObject *o);
+bool cr_has_numpy_number(PyObject *o);
+bool cr_is_numpy_function(PyObject *real);
+int cr_call_numpy(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a); /* as cr_call_value */
+/* An operator with one: 1: *out; 0: with none; -1. */
+int cr_operate_on_numpy(cr_capture *c, binaryfunc function, PyObject *a, PyObject *b, PyObject **out);
 /* inspect.signature() of a function (eval_signature.c). 1: it is another call. And an attribute of what it gives. */
 int cr_call_signature(cr_capture *c, cr_call_frame *f, PyObject *token, const cr_arguments *a);
 /* copy.deepcopy() of containers of constants (eval_copies.c). 1: it is another call. */

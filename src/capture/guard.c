@@ -171,6 +171,7 @@ static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key,
     case CR_READ_WRAPPED: return cr_callable_wrapped(parent);
     case CR_READ_PART: return part_of(parent, index);
     case CR_READ_REFERENT: return PyWeakref_CheckRefExact(parent) ? cr_referent(parent) : NULL;
+    case CR_READ_CONTEXT: return cr_context_value(parent);
     default: return function_part(read, parent, key, index);
     }
 }
@@ -523,6 +524,7 @@ static PyObject *source_text(const cr_guards *g, int32_t slot) {
         Py_XDECREF(by);
         break;
     case CR_READ_REFERENT: text = PyUnicode_FromFormat("%U()", parent); break;
+    case CR_READ_CONTEXT: text = PyUnicode_FromFormat("%U.get()", parent); break;
     default: text = Py_NewRef(parent);
     }
     Py_DECREF(parent);

@@ -20,35 +20,38 @@
 
 /* How a slot is read from its parent. */
 typedef enum cr_read {
-    CR_READ_NONE,       /* nothing new: a further check of the slot */
-    CR_READ_ARGUMENT,   /* root: argument `index` of the call */
-    CR_READ_FUNCTION,   /* root: the compiled function */
-    CR_READ_MODULE,     /* root: the imported module named `key` */
-    CR_READ_TYPE,       /* its class */
-    CR_READ_ATTRIBUTE,  /* an instance's own attribute `key` */
-    CR_READ_DICT,       /* an instance's __dict__; `index` 1: made where its attributes are kept without one */
-    CR_READ_CLASS,      /* what a class has under `key`, bases included */
-    CR_READ_BASE,       /* what class number `index` of its mro has under `key` itself */
-    CR_READ_NAME,       /* the name of a class written in Python */
-    CR_READ_KEY,        /* a dict's item, `key` an exact str */
-    CR_READ_ITEM,       /* item `index` of a tuple or list */
-    CR_READ_ENTRY,      /* value number `index` of a dict whose keys are guarded (CR_HOLDS_KEYS) */
-    CR_READ_MEMBER,     /* item `index` of a set, in its order */
-    CR_READ_GLOBALS, CR_READ_BUILTINS, /* of a function */
+    CR_READ_NONE,      /* nothing new: a further check of the slot */
+    CR_READ_ARGUMENT,  /* root: argument `index` of the call */
+    CR_READ_FUNCTION,  /* root: the compiled function */
+    CR_READ_MODULE,    /* root: the imported module named `key` */
+    CR_READ_TYPE,      /* its class */
+    CR_READ_ATTRIBUTE, /* an instance's own attribute `key` */
+    CR_READ_DICT,      /* an instance's __dict__; `index` 1: made where its attributes are kept without one */
+    CR_READ_CLASS,     /* what a class has under `key`, bases included */
+    CR_READ_BASE,      /* what class number `index` of its mro has under `key` itself */
+    CR_READ_NAME,      /* the name of a class written in Python */
+    CR_READ_KEY,       /* a dict's item, `key` an exact str */
+    CR_READ_ITEM,      /* item `index` of a tuple or list */
+    CR_READ_ENTRY,     /* value number `index` of a dict whose keys are guarded (CR_HOLDS_KEYS) */
+    CR_READ_MEMBER,    /* item `index` of a set, in its order */
+    CR_READ_GLOBALS,
+    CR_READ_BUILTINS,   /* of a function */
     CR_READ_DEFAULTS,   /* the default that is `index` before the end */
     CR_READ_KWDEFAULTS, /* the default of keyword `key` */
     CR_READ_CELL,       /* cell `index` of a function's closure */
     CR_READ_CONTENTS,   /* of a cell */
     CR_READ_INNER,      /* the function in a property, static or class method */
     CR_READ_FIELD,      /* the object `index` bytes behind its beginning: __slots__, fields of classes in C */
-    CR_READ_METHOD_FUNCTION, CR_READ_METHOD_SELF,
-    CR_READ_NAMESPACE,  /* a module's dict */
-    CR_READ_WRAPPED,    /* what a compiled callable was made of */
-    CR_READ_PART,       /* of a tensor: its gradient, ...; `index`: cr_part */
-    CR_READ_LOOKUP,     /* a dict's item, its key the object in a slot, which is hashed by its address: CR_BY_OBJECT */
-    CR_READ_REFERENT,   /* what a weak reference refers to; None when it is gone */
-    CR_READ_CALLED,     /* no guard's: of effects, what is called with the arguments in a tuple */
-    CR_READ_TOLD        /* no guard's: of effects, a tuple of a callable and its arguments, `key` their keywords */
+    CR_READ_METHOD_FUNCTION,
+    CR_READ_METHOD_SELF,
+    CR_READ_NAMESPACE, /* a module's dict */
+    CR_READ_WRAPPED,   /* what a compiled callable was made of */
+    CR_READ_PART,      /* of a tensor: its gradient, ...; `index`: cr_part */
+    CR_READ_LOOKUP,    /* a dict's item, its key the object in a slot, which is hashed by its address: CR_BY_OBJECT */
+    CR_READ_REFERENT,  /* what a weak reference refers to; None when it is gone */
+    CR_READ_CONTEXT,   /* what a ContextVar has in the context of the call */
+    CR_READ_CALLED,    /* no guard's: of effects, what is called with the arguments in a tuple */
+    CR_READ_TOLD       /* no guard's: of effects, a tuple of a callable and its arguments, `key` their keywords */
 } cr_read;
 
 typedef enum cr_holds {
@@ -150,6 +153,7 @@ PyObject *cr_read_now(cr_read read, PyObject *parent, PyObject *key, int32_t ind
 void cr_guards_compact(cr_guards *g);
 bool cr_holds_keys(PyObject *dict, PyObject *keys); /* a dict or OrderedDict: these, in this order? */
 bool cr_cache_holds(PyObject *cache, PyObject *found); /* (eval_cached.c) */
+PyObject *cr_context_value(PyObject *variable); /* of a ContextVar now, borrowed; NULL: nothing (eval_context.c) */
 bool cr_dict_is_plain(PyObject *dict); /* are all of its keys exact strings, and can their absence be told? */
 /* Do all rows hold? Fills `slots` (g->slots of them; borrowed). -1: all; else the row that failed. */
 int32_t cr_guards_check(cr_guards *g, PyObject *const *args, PyObject *function, PyObject **slots);

@@ -196,6 +196,7 @@ int cr_call_by_rule(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *
         if (lack_examples(c, &a) && cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, function)) return -1;
         return cr_call_symbolic(c, f, function, &a);
     }
+    if (cr_sets_context(c)) return cr_break(c, "a function runs by itself while the program sets a ContextVar");
     /* nobody looks into it, so all of it is guarded: closure and defaults, too. The entry holds it */
     if (cr_guard_object(&c->guards, cr_source_of(token), CR_HOLDS_IS, function)) return -1;
     if (!PyUnicode_CompareWithASCIIString(rule, "record")) return call_recorded(c, f, function, args, nargs, kwnames);

@@ -189,6 +189,7 @@ void cr_capture_dispose(cr_capture *c) {
     }
     cr_vec_dispose(&c->stores);
     cr_reordered_dispose(c);
+    cr_contexts_dispose(c);
     cr_vec_dispose(&c->globals);
     cr_vec_dispose(&c->known);
     cr_vec_dispose(&c->inputs);
@@ -205,6 +206,7 @@ void cr_capture_dispose(cr_capture *c) {
     cr_map_dispose(&c->made);
     cr_map_dispose(&c->constants);
     Py_CLEAR(c->kept);
+    Py_CLEAR(c->leaves);
     Py_CLEAR(c->reason);
     Py_CLEAR(c->where);
     Py_CLEAR(c->callers);
@@ -415,7 +417,7 @@ static bool is_constant(PyObject *v, int nesting) {
         }
         return true;
     }
-    return PyRange_Check(v) || cr_is_held_constant(v);
+    return PyRange_Check(v) || cr_is_held_constant(v) || cr_is_numpy_number(v);
 }
 
 bool cr_is_constant(PyObject *v) { return is_constant(v, 0); }

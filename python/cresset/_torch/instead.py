@@ -105,8 +105,8 @@ def zero_grad(self: Any, set_to_none: bool = True) -> None:
 
 
 def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
-    """Tensor.requires_grad_() where nothing changes by it."""
-    if self.requires_grad != requires_grad:
+    """Tensor.requires_grad_() where nothing changes by it, or nothing that anybody sees."""
+    if not _C._note_leaf(self, requires_grad) and self.requires_grad != requires_grad:
         _C._graph_break("requires_grad_() changes a tensor")
     return self
 

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import sys
+from typing import List, Optional
 
 import cresset
 
@@ -94,3 +95,53 @@ def test_annotations_made_inside_are_new_in_every_call():
     first, second = run(), run()
     first.__annotations__["c"] = str
     assert second.__annotations__ == {"a": int, "b": float} == run().__annotations__
+
+
+def test_what_typing_keeps_is_passed_on():
+    List[cresset.Tensor], Optional[int], List[int], List[str]  # as the annotations of a program do
+
+    def annotated(kind, value):
+        return value
+
+    def f(x):
+        found = annotated(List[cresset.Tensor], [])
+        found.append(x + 1)
+        return found, List[cresset.Tensor], Optional[int] is Optional[int], List[int] == List[str]
+    compiled = cresset.compile(f, backend="eager")
+    f(cresset.ones(2))
+    for _ in range(2):
+        got, want = compiled(cresset.ones(2)), f(cresset.ones(2))
+        assert got[0][0].tolist() == want[0][0].tolist() and got[1:] == want[1:] and got[1] is List[cresset.Tensor]
+    assert not reasons(compiled)
+
+
+def test_what_typing_keeps_is_not_looked_into():
+    def f(x):
+        kind = List[cresset.Tensor]
+        return x + len(kind.__args__), str(kind), isinstance(kind, type), type(kind), {kind: 1}, hash(kind)
+    compiled = cresset.compile(f, backend="eager")
+    for _ in range(2):
+        got, want = compiled(cresset.ones(2)), f(cresset.ones(2))
+        assert got[0].tolist() == want[0].tolist() and got[1:] == want[1:]
+    assert reasons(compiled)
+
+
+def test_a_cache_that_gives_objects_keeps_its_meaning():
+    class Kept:
+        pass
+
+    made = []
+
+    @functools.lru_cache(maxsize=1)
+    def remember(n):
+        made.append(n)
+        return Kept()
+
+    def f(x, n):
+        return x + n, remember(n)
+    compiled = cresset.compile(f, backend="eager")
+    one = remember(1)
+    assert compiled(cresset.ones(1), 1)[1] is one is compiled(cresset.ones(1), 1)[1]
+    two = compiled(cresset.ones(1), 2)[1]
+    assert two is not one and remember(2) is two and made == [1, 2]
+    assert compiled(cresset.ones(1), 1)[1] is not one and made == [1, 2, 1]
