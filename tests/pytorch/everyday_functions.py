@@ -271,7 +271,7 @@ def questions_about_tensors(c):
     yield from calls(c, f, lambda n: leaf(n, 4))
 
 
-@program(breaks=2)
+@program
 def dtypes_and_devices(c):
     def f(x):
         y = x.to(torch.float64).to("cpu").to(x.device, non_blocking=True).type_as(x).cpu()
