@@ -251,6 +251,64 @@ RT_INLINE int batch_apply_body(void *arg, int64_t begin, int64_t end) {
 }
 RT_WIDE(batch_apply)
 
+/* Rows of channels ([batch, channels]): a channel is a column, so BATCH_COLUMNS of them are taken side by side. */
+enum { BATCH_COLUMNS = 16 };
+
+#define COLUMN_LOOPS(T, suffix)                                                                                \
+    RT_INLINE void column_statistics_##suffix(norm *w, int64_t first, int n) {                                 \
+        const T *x = (const T *)w->x.p + first;                                                                \
+        double mean[BATCH_COLUMNS] = { 0 }, q[BATCH_COLUMNS] = { 0 };                                          \
+        for (int64_t r = 0; r < w->rows; r++)                                                                  \
+            for (int k = 0; k < n; k++) mean[k] += x[r * w->channels + k];                                     \
+        for (int k = 0; k < n; k++) mean[k] /= (double)w->rows;                                                \
+        for (int64_t r = 0; r < w->rows; r++)                                                                  \
+            for (int k = 0; k < n; k++) {                                                                      \
+                double d = x[r * w->channels + k] - mean[k];                                                   \
+                q[k] += d * d;                                                                                 \
+            }                                                                                                  \
+        for (int k = 0; k < n; k++) w->mean[first + k] = mean[k], w->rstd[first + k] = q[k] / (double)w->rows; \
+    }                                                                                                          \
+    RT_INLINE void column_apply_##suffix(norm *w, int64_t first, int n, int64_t begin, int64_t end) {          \
+        const T *x = (const T *)w->x.p + first;                                                                \
+        T *y = (T *)w->y + first, scale[BATCH_COLUMNS], shift[BATCH_COLUMNS];                                  \
+        for (int k = 0; k < n; k++) {                                                                          \
+            double by = w->rstd[first + k] * (w->weight ? w->weight[first + k] : 1);                           \
+            scale[k] = (T)by, shift[k] = (T)((w->bias ? w->bias[first + k] : 0) - w->mean[first + k] * by);    \
+        }                                                                                                      \
+        for (int64_t r = begin; r < end; r++)                                                                  \
+            for (int k = 0; k < n; k++) y[r * w->channels + k] = x[r * w->channels + k] * scale[k] + shift[k]; \
+    }
+COLUMN_LOOPS(float, f32)
+COLUMN_LOOPS(double, f64)
+
+/* Whole groups have a count that is known, and loops without an end to look for. */
+RT_INLINE int column_statistics_body(void *arg, int64_t begin, int64_t end) {
+    norm *w = arg;
+    for (int64_t first = begin * BATCH_COLUMNS; first < end * BATCH_COLUMNS && first < w->channels;
+         first += BATCH_COLUMNS) {
+        int64_t left = w->channels - first;
+        int n = left < BATCH_COLUMNS ? (int)left : BATCH_COLUMNS;
+        if (w->compute == RT_F64) column_statistics_f64(w, first, n);
+        else if (n < BATCH_COLUMNS) column_statistics_f32(w, first, n);
+        else column_statistics_f32(w, first, BATCH_COLUMNS);
+    }
+    return RT_OK;
+}
+RT_WIDE(column_statistics)
+
+RT_INLINE int column_apply_body(void *arg, int64_t begin, int64_t end) {
+    norm *w = arg;
+    for (int64_t first = 0; first < w->channels; first += BATCH_COLUMNS) {
+        int64_t left = w->channels - first;
+        int n = left < BATCH_COLUMNS ? (int)left : BATCH_COLUMNS;
+        if (w->compute == RT_F64) column_apply_f64(w, first, n, begin, end);
+        else if (n < BATCH_COLUMNS) column_apply_f32(w, first, n, begin, end);
+        else column_apply_f32(w, first, BATCH_COLUMNS, begin, end);
+    }
+    return RT_OK;
+}
+RT_WIDE(column_apply)
+
 /* running = (1 - momentum) * running + momentum * batch */
 static int update_running(const rt_ctx *ctx, const rt_view *running, const rt_view *target, const double *batch,
                           double momentum, double factor) {
@@ -281,9 +339,11 @@ static int batch_norm(const rt_ctx *ctx, const batch_args *a) {
     int code = norm_begin(&w, ctx, x, a->out, w.channels);
     if (!code) code = read_param(&w, a->weight, &w.weight);
     if (!code) code = read_param(&w, a->bias, &w.bias);
-    int64_t m = w.rows * w.inner;
+    int64_t m = w.rows * w.inner, groups = (w.channels + BATCH_COLUMNS - 1) / BATCH_COLUMNS;
+    bool columns = w.inner == 1 && w.channels > 1;
     if (!code && a->training) {
-        code = rt_parallel_work(ctx, w.channels, m, 8192, RT_WIDEST(batch_statistics), &w);
+        code = columns ? rt_parallel_work(ctx, groups, m * BATCH_COLUMNS, 8192, RT_WIDEST(column_statistics), &w)
+                       : rt_parallel_work(ctx, w.channels, m, 8192, RT_WIDEST(batch_statistics), &w);
         if (!code && a->new_mean) code = update_running(ctx, a->running_mean, a->new_mean, w.mean, a->momentum, 1);
         if (!code && a->new_var)
             code = update_running(ctx, a->running_var, a->new_var, w.rstd, a->momentum, (double)m / (double)(m - 1));
@@ -295,7 +355,8 @@ static int batch_norm(const rt_ctx *ctx, const batch_args *a) {
     }
     if (!code) {
         for (int64_t ch = 0; ch < w.channels; ch++) w.rstd[ch] = 1 / sqrt(w.rstd[ch] + w.eps);
-        code = rt_parallel_work(ctx, w.rows * w.channels, w.inner, 8192, RT_WIDEST(batch_apply), &w);
+        code = columns ? rt_parallel_work(ctx, w.rows, w.channels, 8192, RT_WIDEST(column_apply), &w)
+                       : rt_parallel_work(ctx, w.rows * w.channels, w.inner, 8192, RT_WIDEST(batch_apply), &w);
     }
     if (!code) code = store(&w, a->out, w.compute, w.y);
     if (!code && a->training) code = store(&w, a->save_mean, RT_F64, w.mean);

@@ -347,3 +347,28 @@ def test_signatures():
         if a != b:
             different.append(f"{name}\n    {[x[0::2] for x in a]}\n    {[x[0::2] for x in b]}")
     assert not different, "\n" + "\n".join(different)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("channels", [1, 2, 15, 16, 17, 40])
+def test_batch_norm_of_rows(channels, dtype):
+    """[batch, channels], whose channels are columns: some side by side, and what is left of them."""
+    for rows, affine in ((2, True), (7, False), (300, True)):
+        torch.manual_seed(rows)
+        given = [torch.randn(rows, channels), *torch.randn(3, channels), torch.rand(channels) + 0.5]
+        found = []
+        for m in (cresset, torch):
+            kind = getattr(m, dtype)
+            x, weight, bias, mean, var = (m.tensor(t.tolist(), dtype=kind) for t in given)
+            x.requires_grad_()
+            for training in (True, False):
+                y = m.nn.functional.batch_norm(x, mean, var, weight if affine else None, bias if affine else None,
+                                               training)
+                y.square().sum().backward()
+                # differences of near numbers have no digits in the smallest
+                seen = [y.detach(), mean, var, *([x.grad] if dtype != "bfloat16" else [])]
+                found.append([t.double().tolist() for t in seen])
+        near = {"float32": 1e-4, "float64": 1e-9, "bfloat16": 6e-2}[dtype]
+        for here, there in zip(found[:2], found[2:]):
+            for a, b in zip(here, there):
+                torch.testing.assert_close(torch.tensor(a), torch.tensor(b), rtol=near, atol=near * 4)
