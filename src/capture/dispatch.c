@@ -238,6 +238,20 @@ static int evaluate_told(cr_capture *c, const request *r, int settles) {
     return evaluate_all(c, r, settles);
 }
 
+/* What came later may forbid what was let through: then once more, without that. */
+static int evaluate_fitting(cr_capture *c, const request *r, int settles) {
+    int failed = evaluate_told(c, r, settles);
+    while (!failed) {
+        bool order = cr_reordered_too_late(c), grad = cr_grad_came_too_late(c);
+        if (!order && !grad) break;
+        if (order) cr_set_keeps_order(true);
+        if (grad) cr_set_keeps_grad(true);
+        cr_capture_dispose(c);
+        failed = evaluate_told(c, r, settles);
+    }
+    return failed;
+}
+
 /* The entry of what the first `stop` instructions do, with the reason why the whole is none. NULL: exception. */
 static cr_entry *capture_part(const request *r, long stop, int settles, PyObject *reason, PyObject *where) {
     cr_capture c;
@@ -282,17 +296,13 @@ static cr_entry *capture(const request *r, int settles) {
     bool collects = PyGC_Disable(); /* a finalizer's ops would be recorded */
     bool outer = capturing, outer_asked = asked; /* a function that a capture runs for real may be compiled, too */
     r->cache->capturing = true;
-    int failed = evaluate_told(&c, r, settles);
-    bool ordered = false;
-    if (!failed && cr_reordered_too_late(&c)) {
-        cr_capture_dispose(&c);
-        ordered = cr_set_keeps_order(true);
-        failed = evaluate_told(&c, r, settles);
-    }
+    bool ordered = cr_set_keeps_order(false), kept = cr_set_keeps_grad(false);
+    int failed = evaluate_fitting(&c, r, settles);
     if (!failed)
         e = end_earlier(r, &c, cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(r->function)));
     cr_capture_dispose(&c);
     cr_set_keeps_order(ordered);
+    cr_set_keeps_grad(kept);
     r->cache->capturing = false;
     capturing = outer, asked = outer_asked;
     if (collects) PyGC_Enable();

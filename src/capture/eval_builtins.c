@@ -272,11 +272,46 @@ static int call_iter(cr_capture *c, cr_call_frame *f, const arguments *a, PyObje
     return r;
 }
 
-/* Recorded ops carry the mode in which they were recorded: grad mode can be switched off for them, not on. */
+/* Recorded ops carry the mode in which they were recorded. In a function that is called without gradients they can be
+ * switched on only where no tensor from outside is used while they are: nothing else could require grad. */
+static _Thread_local bool keeps_grad;
+
+bool cr_set_keeps_grad(bool on) {
+    bool before = keeps_grad;
+    return keeps_grad = on, before;
+}
+
+typedef struct outsiders {
+    const cr_graph *g;
+    bool used;
+} outsiders;
+
+static void see_outsider(void *user, uint32_t value) {
+    outsiders *o = user;
+    const cr_meta *m = cr_graph_value(o->g, value)->meta;
+    for (uint32_t id = cr_graph_first(o->g); id != CR_NO_NODE && m && !o->used; id = cr_graph_next(o->g, id)) {
+        const cr_node *node = cr_graph_node(o->g, id);
+        const cr_meta *of = node->kind == CR_NODE_PLACEHOLDER ? cr_graph_value(o->g, node->first)->meta : NULL;
+        o->used = of && of->storage == m->storage;
+    }
+}
+
+bool cr_grad_came_too_late(const cr_capture *c) {
+    if (!c->switched_on) return false;
+    outsiders o = { cr_trace_graph(c->trace), false };
+    for (uint32_t id = cr_graph_first(o.g); id != CR_NO_NODE; id = cr_graph_next(o.g, id)) {
+        const cr_node *node = cr_graph_node(o.g, id);
+        if (node->kind == CR_NODE_CALL && !node->origin.no_grad)
+            cr_args_visit_values(node->args, node->nargs, see_outsider, &o);
+    }
+    return o.used;
+}
+
 int cr_switch_grad(cr_capture *c, const cr_arguments *a, bool *before) {
     int on = a->n == 1 && cr_is_constant(a->at[0]) ? PyObject_IsTrue(a->at[0]) : -1;
     if (on < 0) return cr_break(c, "the gradient mode is set to something that is no constant");
-    if (on && !c->grad && !c->tracer)
+    c->switched_on |= on && !c->grad && !c->tracer;
+    if (c->switched_on && keeps_grad)
         return cr_break(c, "gradients are switched on in a function that is called without them");
     *before = cr_ambient_get()->grad;
     cr_ambient_get()->grad = on;

@@ -107,6 +107,7 @@ typedef struct cr_capture {
     bool plain;
     const cr_frontend *frontend; /* whose tensors and functions it works with; NULL: nobody's so far */
     bool grad;              /* the gradient mode that it began with */
+    bool switched_on;       /* it began without gradients, and the program switched them on */
     uint64_t outer, inside; /* our own ambient word before it, and where it begins: as the program's library is */
     bool asks_casts;        /* the program asks for the dtype of mixed precision, or for its cache */
     long steps;             /* instructions of the outermost frame that were begun */
@@ -431,6 +432,8 @@ int cr_give(cr_capture *c, cr_call_frame *f, PyObject *result);
 PyObject *cr_translate(cr_capture *c, PyObject *value);
 /* Sets the gradient mode for what is recorded from now on; `a`: one constant. 0: *before; -1. */
 int cr_switch_grad(cr_capture *c, const cr_arguments *a, bool *before);
+bool cr_grad_came_too_late(const cr_capture *c); /* was a tensor from outside used where it was switched on? */
+bool cr_set_keeps_grad(bool on); /* of this thread: switching it on ends captures; gives what was before */
 PyObject *cr_call_for_real(cr_capture *c, cr_call_frame *f, PyObject *callable, const cr_arguments *a, bool is_op);
 /* Is this the result of something that read data (a symbolic number, a tensor with such a size), which this capture
  * does not follow? Then a break, -1. Else 0. (unbacked.c) */

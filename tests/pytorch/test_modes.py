@@ -209,3 +209,58 @@ def test_the_generator_is_left_where_pytorch_leaves_it(native):
             torch.manual_seed(seed)
             shown.append([*step(x), *step(x), torch.rand(5), torch.get_rng_state()])
         assert all(torch.equal(ours, theirs) for theirs, ours in zip(*shown, strict=True))
+
+
+# ---- gradients that are switched on in calls without them ----
+
+@pytest.fixture
+def weight():
+    return nn.Parameter(torch.ones(3))
+
+
+def test_what_nobody_outside_made_is_captured_where_gradients_are_switched_on(weight):
+    def f(x):
+        y = x * weight
+        with torch.enable_grad():
+            z = y.exp() + torch.ones(3)
+            asked = torch.is_grad_enabled()
+        return z, asked, torch.distributions.Categorical(logits=y, validate_args=False).entropy()
+
+    run, x = cresset.compile(f, backend="eager", fullgraph=True), torch.ones(3, requires_grad=True)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            ours, theirs = run(x), f(x)
+        assert ours[1] is True and not any(t.requires_grad for t in (ours[0], ours[2]))
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("use", [lambda x, y, w: y + w, lambda x, y, w: w.view(3, 1), lambda x, y, w: x.view(-1) * y,
+                                 lambda x, y, w: torch.zeros(2, requires_grad=True) * 2],
+                         ids=["a parameter", "a view", "an argument", "a leaf"])
+def test_what_comes_from_outside_has_its_history_there(weight, use):
+    def f(x):
+        y = x * weight
+        with torch.enable_grad():
+            z = use(x, y, weight)
+        return y, z
+
+    run, x = cresset.compile(f, backend="eager"), torch.ones(3, requires_grad=True)
+    for _ in range(2):
+        with torch.no_grad():
+            ours, theirs = run(x), f(x)
+            assert not torch.is_grad_enabled()
+        assert [t.requires_grad for t in ours] == [t.requires_grad for t in theirs] == [False, True]
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_gradients_that_stay_on_stay_on(weight):
+    def f(x):
+        y = x * weight
+        torch.set_grad_enabled(True)
+        return y * 2
+
+    run = cresset.compile(f, backend="eager")
+    for _ in range(2):
+        with torch.no_grad():
+            result = run(torch.ones(3))
+            assert torch.is_grad_enabled() and not result.requires_grad
