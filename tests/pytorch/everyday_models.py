@@ -676,7 +676,7 @@ class VQ(nn.Module):
         return x + (q - x).detach(), F.mse_loss(q.detach(), x), index
 
 
-@program(breaks=2)
+@program(breaks=3)
 def vector_quantised(c):
     yield from calls(c, VQ(), lambda n: leaf(n, 4))
 

@@ -474,7 +474,7 @@ def ctc(c):
     yield from calls(c, f, lambda n: (leaf(6, 2, 5), torch.randint(1, 5, (2, 3))), grads=(True, False))
 
 
-@program(breaks=1)
+@program
 def ppo(c):
     policy, value = nn.Linear(4, 3), nn.Linear(4, 1)
 
@@ -533,7 +533,7 @@ def policy_sampling(c):
     policy = nn.Linear(4, 3)
 
     def act(obs):
-        dist = torch.distributions.Categorical(logits=policy(obs))
+        dist = torch.distributions.Categorical(logits=policy(obs), validate_args=True)
         a = dist.sample()
         return a, dist.log_prob(a), dist.entropy()
 

@@ -12,10 +12,20 @@ sys.path.insert(0, os.path.dirname(__file__))
 import cresset  # noqa: E402
 import everyday  # noqa: E402
 import everyday_functions  # noqa: E402, F401
+import everyday_language  # noqa: E402, F401
+import everyday_lives  # noqa: E402, F401
+import everyday_loops  # noqa: E402, F401
+import everyday_methods  # noqa: E402, F401
 import everyday_models  # noqa: E402, F401
 import everyday_modules  # noqa: E402, F401
+import everyday_numbers  # noqa: E402, F401
+import everyday_objects  # noqa: E402, F401
+import everyday_pictures  # noqa: E402, F401
+import everyday_policies  # noqa: E402, F401
 import everyday_python  # noqa: E402, F401
+import everyday_sound  # noqa: E402, F401
 import everyday_training  # noqa: E402, F401
+import everyday_views  # noqa: E402, F401
 from cresset._torch import running  # noqa: E402
 
 
@@ -82,6 +92,26 @@ NATIVE = [
     "tied_weights",
     "norms",
     "integer_programs",
+    "llama_cache_objects",
+    "nucleus_sampling",
+    "packed_sequences_mask",
+    "label_smoother",
+    "four_bit_weights",
+    "lovasz_hinge",
+    "ancestral_sampler",
+    "heun_sampler",
+    "yolo_decoding",
+    "long_convolution",
+    "value_distribution",
+    "momentum_contrast",
+    "ppo_loop",
+    "lion",
+    "dies_with_its_owner",
+    "arguments_are_let_go",
+    "advanced_writes",
+    "views_of_one_buffer",
+    "hooks_added_and_removed",
+    "integers_overflow",
 ]
 
 
@@ -98,6 +128,9 @@ BY_TORCH = [
     "embedding_sparse",
     "tied_weights",
     "input_given_back",
+    "gpt_fast_sampling",
+    "packed_sequences_mask",
+    "four_bit_weights",
 ]
 
 
