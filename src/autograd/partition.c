@@ -11,8 +11,8 @@
  *
  * Views are never saved, the memory that they show is. Primals that nobody writes are kept by the caller anyway, and
  * cost nothing; where the caller may write to them before the backward part runs, those without gradients that no
- * derivative reads are dearer than all else, so that something made of them is saved instead, as a tape would. Constants
- * are in both parts. What no forward result needs is computed once wherever it is, so that it
+ * derivative reads are dearer than all else, so that something made of them is saved instead, as a tape would.
+ * Constants are in both parts. What no forward result needs is computed once wherever it is, so that it
  * costs nothing in the backward part. */
 #include "autograd/partition.h"
 #include "graph/writes.h"

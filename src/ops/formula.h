@@ -150,8 +150,8 @@ CR_NODISCARD static inline cr_status cr_op_formulas_get(const cr_op *op, const c
     *out = __atomic_load_n(&op->base->formulas, __ATOMIC_ACQUIRE);
     return *out ? CR_OK : cr__op_formulas_build(op, out);
 }
-/* Does a gradient of the results reach one of these arguments? Those that .grad does not name (the `other` of type_as) get
- * none, and do not make the results require grad either. */
+/* Does a gradient of the results reach one of these arguments? Those that .grad does not name (the `other` of type_as)
+ * get none, and do not make the results require grad either. */
 static inline bool cr_formulas_reach(const cr_op_formulas *f, uint64_t needs) {
     return !f->has_grad || needs & f->grad.targets;
 }
