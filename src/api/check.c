@@ -120,14 +120,16 @@ static cr_status check_loaded(check *c, const char *name, cr_program *p) {
     return CR_OK;
 }
 
+/* name: NULL where the archive lists none, which loading says why. */
 static cr_status check_program(check *c, cr_zip *zip, const char *name) {
     cr_program *p = NULL;
     cr_status status = cr_program_load_zip(zip, name, 0, &p);
     if (status == CR_EUNSUPPORTED) {
-        tell_about(c, "unsupported", name, cr_error_message());
+        if (name) tell_about(c, "unsupported", name, cr_error_message());
+        else tell(c, "unsupported", "%s", cr_error_message());
         return CR_OK;
     }
-    if (status) return note(c, cr_error_context(status, "program '%s'", name));
+    if (status) return note(c, name ? cr_error_context(status, "program '%s'", name) : status);
     status = check_loaded(c, name, p);
     cr_program_release(p);
     return status;
@@ -139,8 +141,8 @@ static cr_status check_programs(check *c, cr_zip *zip) {
     size_t n = 0;
     cr_arena_init(&arena);
     cr_status status = cr_program_list(zip, &arena, &names, &n);
-    if (!status && !n) tell(c, "program", "none");
     if (status) status = note(c, status), n = 0;
+    else if (!n) status = check_program(c, zip, NULL);
     for (size_t i = 0; i < n && !status; i++) status = check_program(c, zip, names[i]);
     cr_arena_dispose(&arena);
     return status;

@@ -267,6 +267,18 @@ def test_info_reports_packages(cases, tmp_path):
     good("run", path, "--example")
 
 
+def test_doctor_of_archives_without_a_program(tmp_path):
+    for name, problems in (("model.pt2", ["the archive holds no exported program"]), ("package.pt2", [])):
+        with zipfile.ZipFile(tmp_path / name, "w") as file:
+            file.writestr("m/archive_format", "pt2")
+            if not problems:
+                file.writestr("m/data/aotinductor/fast/model.so", b"x")
+        done = subprocess.run(["cresset", "doctor", "--json", tmp_path / name], capture_output=True, text=True)
+        found = json.loads(done.stdout)
+        assert done.returncode == bool(problems) and len(found["problems"]) == len(problems)
+        assert all(words in line for words, line in zip(problems, found["problems"]))
+
+
 def test_info_of_what_is_no_archive(tmp_path):
     (tmp_path / "empty.pt2").touch()
     (tmp_path / "text.pt2").write_text("hello " * 100)
