@@ -27,7 +27,7 @@ _LAZY = {
     **dict.fromkeys("autocast is_autocast_enabled is_autocast_cpu_enabled set_autocast_enabled "
                     "set_autocast_cpu_enabled get_autocast_dtype get_autocast_cpu_dtype set_autocast_dtype "
                     "set_autocast_cpu_dtype is_autocast_cache_enabled set_autocast_cache_enabled "
-                    "clear_autocast_cache".split(), "amp"),
+                    "clear_autocast_cache GradScaler".split(), "amp"),
     **dict.fromkeys("set_printoptions".split(), "_print"),
     **dict.fromkeys("cond while_loop".split(), "_higher_order"),
     "Tag": "library",

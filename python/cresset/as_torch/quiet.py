@@ -126,11 +126,7 @@ _extra("torch._C", {"DispatchKey": types.SimpleNamespace(AutocastCPU="cpu", Auto
                     "DispatchKeySet": lambda key: frozenset([key]), "_ExcludeDispatchKeyGuard": _context})
 
 # ---- what is not model code: data, files, distributions ----
-_module("torch.utils.data", {"get_worker_info": _nothing},
-        "Dataset IterableDataset TensorDataset Subset ConcatDataset DataLoader Sampler RandomSampler SequentialSampler "
-        "BatchSampler", "random_split default_collate")
 _module("torch.utils.data.distributed", None, "DistributedSampler")
-_module("torch.utils.data.dataloader", None, "DataLoader", "default_collate")
 _module("torch.utils.model_zoo", {"tqdm": _same}, "", "load_url")
 _module("torch.distributions", None, "AffineTransform Distribution Independent NegativeBinomial Normal StudentT "
         "TransformedDistribution Beta Categorical Bernoulli")
