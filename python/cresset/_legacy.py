@@ -91,8 +91,8 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     shares = hasattr(obj, "__dlpack__") or hasattr(obj, "__array_interface__")
     if copy:
         made = made.clone() if made is obj or shares else made
-    elif copy is False and not shares:
-        raise ValueError("asarray: copy=False, but this object has no memory to share")
+    elif copy is False and (not shares or made.data_ptr() != _C.as_tensor(obj).data_ptr()):
+        raise ValueError("asarray: copy=False, but this object has no memory to share as such a tensor")
     return made.requires_grad_() if requires_grad else made
 
 

@@ -169,6 +169,17 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
             shutil.copyfileobj(written, f)
 
 
+def _maps_to_cpu(map_location):
+    """Does a device, a dict of devices or a function of a storage and where it was leave tensors on the CPU?"""
+    if isinstance(map_location, dict):
+        return all(str(device) == "cpu" for device in map_location.values())
+    if callable(map_location):
+        storage = _C._function("empty")(0).untyped_storage()
+        made = map_location(storage, "cpu")
+        return made is None or made is storage
+    return map_location is None or str(map_location) == "cpu"
+
+
 def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
     """What save() or torch.save() wrote. The reader only builds tensors and plain values; another class is refused by
     name.
@@ -181,7 +192,7 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
     if weights_only is False:
         raise NotImplementedError("load(weights_only=False): nothing of a file is run here; leave it out, or save the "
                                   "state_dict() with PyTorch first")
-    if map_location is not None and str(map_location) != "cpu":
+    if not _maps_to_cpu(map_location):
         raise NotImplementedError(f"load(map_location={map_location!r}): tensors are read to the CPU; leave it out")
     if _is_path(f):
         return _C._load_torch(f, bool(mmap))

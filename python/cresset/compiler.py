@@ -4,15 +4,20 @@ import functools
 
 from cresset import _C
 
-__all__ = ["CacheInfo", "allow_in_graph", "assume_constant_result", "compile", "disable", "get_default_backend",
-           "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "load_cache_artifacts", "reset",
-           "save_cache_artifacts", "set_default_backend", "set_stance", "substitute_in_graph"]
+__all__ = ["CacheInfo", "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable",
+           "get_default_backend", "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends",
+           "load_cache_artifacts", "reset", "save_cache_artifacts", "set_default_backend", "set_stance",
+           "substitute_in_graph"]
 
 
 def compile(*args, **kwargs):
     """As cresset.compile."""
     from cresset import _compile
     return _compile.compile(*args, **kwargs)
+
+
+def cudagraph_mark_step_begin():
+    """Nothing: what is compiled has no memory that the next step of a program would write over."""
 
 
 def reset():

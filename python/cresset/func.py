@@ -261,12 +261,29 @@ def jacrev(func: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = Fa
     return wrapper
 
 
+def _rng_state() -> Any:
+    from cresset import random
+    return random.get_rng_state()
+
+
+def _check_not_drawn(before: Any) -> None:
+    """Random numbers were drawn since: an error, and they are as if they had not been."""
+    if before is None or _op("equal")(before, _rng_state()):
+        return
+    from cresset import random
+    random.set_rng_state(before)
+    raise RuntimeError("vmap: called random operation while in randomness error mode. Please either use the 'same' or "
+                       "'different' randomness flags on jacfwd or perform the randomness operation out of it")
+
+
 def _jacobian(func: Any, argnums: Argnums, has_aux: bool, name: str, chunk_size: int | None, args: tuple[Any, ...],
-              kwargs: dict[str, Any]) -> Any:
+              kwargs: dict[str, Any], no_random: bool = False) -> Any:
     places = _places(argnums, args)
     with _Level() as level:
         chosen = [level.enter(args[i], f"argument {i}") for i in places]
+        before = _rng_state() if no_random and not level.open else None
         output, aux = _split_aux(func(*_replaced(args, places, chosen), **kwargs), has_aux, name)
+        _check_not_drawn(before)
         outputs, spec = _tensors(output, f"{name}(f)")
         if name == "jacrev":
             _check_floats(outputs, "jacrev(f)")
@@ -381,29 +398,11 @@ def jacfwd(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
     """A function that returns the Jacobian, its columns by vmap of jvp; shapes as jacrev's. randomness: may the
     function draw random numbers? It runs once: they are the same for all columns."""
     check_randomness(randomness)
-    run = _without_random(func) if randomness == "error" else func
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return _jacobian(run, argnums, has_aux, "jacfwd", None, args, kwargs)
+        return _jacobian(func, argnums, has_aux, "jacfwd", None, args, kwargs, randomness == "error")
     return wrapper
-
-
-def _without_random(func: Callable[..., Any]) -> Callable[..., Any]:
-    """The function; that it drew random numbers is an error, and they are as if it had not."""
-    def run(*args: Any, **kwargs: Any) -> Any:
-        if _C._is_recording():
-            return func(*args, **kwargs)
-        from cresset import random
-        before = random.get_rng_state()
-        result = func(*args, **kwargs)
-        if not _op("equal")(before, random.get_rng_state()):
-            random.set_rng_state(before)
-            raise RuntimeError("vmap: called random operation while in randomness error mode. Please either use the "
-                               "'same' or 'different' randomness flags on jacfwd or perform the randomness operation "
-                               "out of it")
-        return result
-    return run
 
 
 def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:

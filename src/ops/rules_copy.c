@@ -62,10 +62,20 @@ static void target_of(const cr_rule *r, int *dtype, cr_device *device) {
     if (v >= 0 && cr_rule_has(r, v)) *device = r->arg[v].u.device;
 }
 
+/* A tensor on 'meta' has no elements that could be moved to another device. */
+static cr_status check_moves(const cr_rule *r, cr_device device) {
+    if (cr_rule_meta(r, 0)->device.type != CR_META_DEVICE || device.type == CR_META_DEVICE) return CR_OK;
+    return CR_FAIL(CR_ENOTIMPL,
+                   "%s: Cannot copy out of meta tensor; no data! empty_like(..., device=) makes one with "
+                   "memory, to_empty() those of a module",
+                   r->op->schema.name);
+}
+
 cr_status shape_to_copy(cr_rule *r) {
     int dtype;
     cr_device device;
     target_of(r, &dtype, &device);
+    CR_TRY(check_moves(r, device));
     return add_fresh(r, dtype, device, format_arg(r, CR_PRESERVE));
 }
 
@@ -76,6 +86,7 @@ cr_status shape_to(cr_rule *r) {
     cr_memory_format format = format_arg(r, CR_PRESERVE);
     target_of(r, &dtype, &device);
     bool forced = copy >= 0 && cr_rule_bool(r, copy);
+    CR_TRY(check_moves(r, device));
     if (!forced && dtype == m->dtype && same_device(device, m->device) &&
         (format == CR_PRESERVE || cr_meta_suggest_format(r->env, m) == format))
         return same_as_argument(r);

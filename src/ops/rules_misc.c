@@ -240,6 +240,50 @@ cr_status check_slopes(cr_rule *r) { /* self, (spacing,) (dim,) edge_order */
     return dtype_same(r);
 }
 
+cr_status check_outer(cr_rule *r) { /* self, vec2 */
+    for (int i = 0; i < 2; i++)
+        if (cr_rule_meta(r, i)->rank != 1)
+            return CR_FAIL(CR_ERUNTIME,
+                           "%s: Expected 1-D argument %s, but got %d-D; use unsqueeze() and a product for "
+                           "others",
+                           r->op->schema.name, i ? "vec2" : "self", cr_rule_meta(r, i)->rank);
+    return dtype_promote(r);
+}
+
+cr_status check_pad(cr_rule *r) { /* self, pad, mode, value */
+    static const char *const modes[] = { "constant", "reflect", "replicate", "circular" };
+    const char *mode = r->arg[2].u.s;
+    size_t at = 0;
+    while (at < CR_COUNT(modes) && strcmp(mode, modes[at])) at++;
+    if (at == CR_COUNT(modes))
+        return CR_FAIL(CR_ENOTIMPL,
+                       "pad: Unrecognised padding mode %s; there are constant, reflect, replicate and "
+                       "circular",
+                       mode);
+    if (!at) return dtype_same(r);
+    if (r->arg[3].kind == CR_ARG_FLOAT && r->arg[3].u.f != 0)
+        return CR_FAIL(CR_ERUNTIME, "pad: Padding mode \"%s\" doesn't take in value argument; leave it out", mode);
+    int rank = cr_rule_meta(r, 0)->rank, n = (int)r->arg[1].n;
+    if (n % 2 || n > 2 * rank)
+        return CR_FAIL(CR_ERUNTIME, "pad: there must be two numbers for each of at most %d dimensions, got %d", rank,
+                       n);
+    if (n < 2 || n > 6 || (rank != n / 2 + 1 && rank != n / 2 + 2))
+        return CR_FAIL(CR_ENOTIMPL,
+                       "pad: %d numbers are not supported for an input of %d dimensions in mode %s, which "
+                       "takes 2 for two or three dimensions, 4 for three or four, 6 for four or five",
+                       n, rank, mode);
+    return dtype_same(r);
+}
+
+cr_status check_softshrink(cr_rule *r) { /* self, lambd */
+    double lambd = r->arg[1].kind == CR_ARG_FLOAT ? r->arg[1].u.f
+                   : r->arg[1].kind == CR_ARG_INT ? (double)r->arg[1].u.i
+                                                  : 0;
+    if (lambd < 0)
+        return CR_FAIL(CR_ERUNTIME, "softshrink: lambda must be greater or equal to 0, but found to be %g", lambd);
+    return dtype_promote(r);
+}
+
 cr_status check_combinations(cr_rule *r) { /* self, r, with_replacement */
     const cr_meta *m = cr_rule_meta(r, 0);
     if (m->rank != 1) return CR_FAIL(CR_ERUNTIME, "combinations: self must be a vector, it has %d dimensions", m->rank);

@@ -215,6 +215,20 @@ static cr_status check_count(const python_call *c) {
                    c->op->first->schema.name, most, c->nargs, c->op->first->schema.text);
 }
 
+/* Functions and methods take numbers for tensors where PyTorch's do (add, mul); op objects everywhere. */
+static cr_status check_numbers(const python_call *c, const cr_binding *b) {
+    if (is_strict(c->op) || b->op->tags & CR_TAG_NUMBERS) return CR_OK;
+    for (uint16_t i = 0; i < b->op->schema.nparams; i++) {
+        const cr_param *p = &b->op->schema.params[i];
+        if (p->type != CR_T_TENSOR || p->list || !cr_arg_is_number(&b->args[i])) continue;
+        return CR_FAIL(CR_ETYPE,
+                       "%s(): argument '%s' (position %d) must be Tensor, not a number; cresset.tensor(...) "
+                       "makes one of it",
+                       b->op->schema.name, p->name, i + 1);
+    }
+    return CR_OK;
+}
+
 static cr_status bind(python_call *c, cr_binding *binding) {
     if (is_strict(c->op)) CR_TRY(check_count(c));
     if (c->nkeywords && !is_strict(c->op)) {
@@ -225,6 +239,7 @@ static cr_status bind(python_call *c, cr_binding *binding) {
     }
     cr_status status = cr_bind(c->op->first, c->op->form == CR_PY_OVERLOAD, c->args, c->nargs, c->keywords,
                                c->nkeywords, &c->frame.arena, binding);
+    if (!status) return check_numbers(c, binding);
     return status == CR_ETYPE && !is_strict(c->op) ? bind_with_numbers(c, binding) : status;
 }
 

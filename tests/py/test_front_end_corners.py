@@ -506,6 +506,110 @@ def averages_of_integer_buffers(m):
     return averaged.state_dict()
 
 
+# ---- what functions refuse ----
+
+def refusals(m, *calls):
+    def one(call):
+        try:
+            return call()
+        except Exception as error:
+            return type(error).__name__.lstrip("_")
+    return [one(call) for call in calls]
+
+
+@corner
+def numbers_are_no_tensors(m):
+    x = m.ones(2)
+    return refusals(m, lambda: m.relu(3), lambda: m.sin(0.5), lambda: m.sum(3), lambda: m.maximum(x, 2),
+                    lambda: m.clamp(3, 0, 1), lambda: m.reshape(2, (1,)), lambda: x.logical_and(1),
+                    lambda: m.nn.functional.gelu(2.0), lambda: m.abs(-3), lambda: m.atan2(x, 1),
+                    lambda: m.add(1, 2), lambda: m.mul(2, x), lambda: m.sub(3, x), lambda: m.floor_divide(7, x),
+                    lambda: m.where(x > 0, 1, x), lambda: m.pow(2, x), lambda: x.eq(1), lambda: m.div(1, x),
+                    lambda: x.copy_(3), lambda: x.masked_fill(x > 0, 2), lambda: m.result_type(2, x) == x.dtype,
+                    lambda: m.ops.aten.maximum(x, m.ones(2) * 2))
+
+
+@corner
+def padding_that_is_not_there(m):
+    pad, x = m.nn.functional.pad, m.ones(1, 2, 3)
+    return refusals(m, lambda: pad(x, (1, 1), "foo"), lambda: pad(x, (1, 1), "reflect", 3.0),
+                    lambda: pad(x, (1, 1), "reflect", 0.0), lambda: pad(x[0], (1, 1), "circular", 2.0),
+                    lambda: pad(x[0], (1, 1, 1, 1), "reflect"), lambda: pad(x[0, 0], (1, 1), "replicate"),
+                    lambda: pad(x[None], (1, 1), "circular"), lambda: pad(x, (1, 1, 1, 1), "circular"),
+                    lambda: pad(x, (1,), "reflect"), lambda: pad(x, (1, 2, 3, 4), "constant", 5.0))
+
+
+@corner
+def products_of_what_is_no_vector(m):
+    x, y = m.arange(2.0), m.ones(2, 2)
+    return refusals(m, lambda: y.outer(x), lambda: m.outer(x, y), lambda: m.outer(x, m.tensor(1.0)),
+                    lambda: m.ger(y, x), lambda: x.outer(m.arange(3)))
+
+
+@corner
+def thresholds_below_zero(m):
+    soft = m.nn.functional.softshrink
+    return refusals(m, lambda: soft(m.ones(3), -1), lambda: soft(m.ones(3), -0.5), lambda: soft(m.ones(3), 0),
+                    lambda: m.nn.Softshrink(-0.1)(m.ones(2)), lambda: m.nn.functional.hardshrink(m.ones(3), -1))
+
+
+@corner
+def nothing_moves_out_of_meta(m):
+    x = m.ones(2, device="meta")
+    return refusals(m, lambda: x.to("cpu"), lambda: x.cpu(), lambda: m.nn.Linear(2, 1, device="meta").to("cpu"),
+                    lambda: x.to(m.float64).is_meta, lambda: x.to("meta") is x, lambda: m.ones(2).to("meta").is_meta,
+                    lambda: m.nn.Linear(2, 1, device="meta").to_empty(device="cpu").weight.shape == (1, 2))
+
+
+@corner
+def channels_of_inputs_without_batches(m):
+    f, made = m.nn.functional, []
+    for drop, sizes in ((f.dropout3d, (2, 3, 4)), (f.dropout3d, (2, 3, 4, 1)), (f.dropout3d, (2, 3, 1, 2, 1)),
+                        (f.dropout2d, (2, 3, 4)), (f.dropout2d, (2, 3)), (f.dropout1d, (2, 3)),
+                        (f.dropout1d, (2, 3, 4))):
+        m.manual_seed(1)
+        made.append(drop(m.ones(*sizes), 0.5))
+    return made
+
+
+@corner
+def memory_that_cannot_be_shared(m):
+    import numpy
+    array, x = numpy.arange(3.0), m.arange(3)
+    return refusals(m, lambda: m.asarray(array, copy=False), lambda: m.asarray(array, dtype=m.float32, copy=False),
+                    lambda: m.asarray(x, copy=False) is x, lambda: m.asarray(x, dtype=m.float32, copy=False),
+                    lambda: m.asarray([1, 2], copy=False), lambda: m.asarray(array, copy=True))
+
+
+@corner
+def where_files_are_read_to(m):
+    import io
+
+    def read(**options):
+        file = io.BytesIO()
+        m.save({"a": m.arange(3)}, file)
+        file.seek(0)
+        return m.load(file, **options)
+    return [read(map_location=where) for where in (lambda storage, location: storage, {"cuda:0": "cpu"}, "cpu",
+                                                   m.device("cpu"), lambda storage, location: None)]
+
+
+@corner
+def capsules(m):
+    dlpack = sub(m, "utils.dlpack")
+    x = m.arange(3)
+    y = dlpack.from_dlpack(dlpack.to_dlpack(x))
+    y[0] = 7
+    return x, y, m.utils.dlpack is dlpack
+
+
+@corner
+def sizes_of_data_in_one_graph(m):
+    def whole(f):
+        return m.compile(f, backend="eager", fullgraph=True)(m.tensor([0.0, 2.0, 2.0]))
+    return whole(lambda x: x.nonzero() + 1), whole(lambda x: m.nonzero(x) + 1), m.compiler.cudagraph_mark_step_begin()
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_programs(program):
     want, have = outcome(program, torch), outcome(program, cresset)

@@ -154,7 +154,7 @@ def _channel_dropout(name, input, p, training, inplace, rank):
     if dims not in (rank - 1, rank):
         warnings.warn(f"{name}: expected {rank - 1} or {rank} dimensions, received a {dims}-D input; this will be an "
                       f"error in a later version", stacklevel=3)
-    batched = dims == rank if rank < 5 or dims in (4, 5) else True
+    batched = dims == rank
     if name == "dropout2d":
         batched = True  # 3-D inputs have always meant (N, C, L) there
     if not batched:
