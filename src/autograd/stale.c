@@ -206,8 +206,8 @@ static cr_status see_parts(in_parts *p, const bool *live, cr_saved *out) {
     return p->status;
 }
 
-/* What a derivative of the call keeps: nothing, where none is asked for; what its parts keep, where only those have one;
- * everything, where nobody knows. */
+/* What a derivative of the call keeps: nothing, where none is asked for; what its parts keep, where only those have
+ * one; everything, where nobody knows. */
 static cr_status find_kept(cr_graph *g, const cr_joint *j, const bool *live, const cr_node *node, cr_saved *out) {
     bool needs[CR_MAX_PARAMS], known;
     *out = (cr_saved){ 0 };
@@ -282,7 +282,8 @@ cr_status cr__stale_check(const cr_graph *g, const cr__stales *stale) {
 
 static void mark_value(void *user, uint32_t v) { ((bool *)user)[v] = true; }
 
-/* What a walk from these results comes by: the values of the forward part that they are made of, through what is live. */
+/* What a walk from these results comes by: the values of the forward part that they are made of, through what is
+ * live. */
 static cr_status mark_walked(const cr_joint *j, const bool *defined, const bool *live, bool *walked) {
     const cr_node *output = cr_graph_node(j->graph, cr_graph_output(j->graph));
     CR_VEC(uint32_t) order = { 0 };

@@ -967,7 +967,8 @@ static cr_status check_condition(cr__method *m, size_t i, bool *known) {
     cr_cond cond = cr_env_cond(m->env, i);
     cr_str text;
     cr_str_init(&text);
-    if (cond.message && *cond.message) cr_str_addf(&text, "%s: expected ", cond.message); /* as the interpreter says it */
+    /* as the interpreter says it */
+    if (cond.message && *cond.message) cr_str_addf(&text, "%s: expected ", cond.message);
     else cr_str_add(&text, "the sizes must fulfil ");
     cr_sym_print(cond.condition, &text);
     size_t steps = m->steps.n;

@@ -1,9 +1,9 @@
 """A2 to A5: 3,000 random differentiable programs (tests/ops/aot_programs.py): writes, views, shared inputs, mixes of
 requires_grad, dynamic sizes; tape = nop = native = eager PyTorch in results, gradients, inputs afterwards, identity,
-aliasing, versions. Of 3,900 seeds that are tried PyTorch runs as many; the others it refuses where
-compiled code need not. A number N chooses how many seeds, --from=N where to begin, --door=NAME one door. Finished chunks are kept
-in results/aot.json as long as the package and the generator stay the same; --fresh forgets them. CRESSET_JOBS=N checks
-N chunks at a time; what one run compiled, the next finds in the cache of compiled code.
+aliasing, versions. Of 3,900 seeds that are tried PyTorch runs as many; the others it refuses where compiled code need
+not. A number N chooses how many seeds, --from=N where to begin, --door=NAME one door. Finished chunks are kept in
+results/aot.json as long as the package and the generator stay the same; --fresh forgets them. CRESSET_JOBS=N checks N
+chunks at a time; what one run compiled, the next finds in the cache of compiled code.
 
     ./dev test --full aot
     ./dev test --full aot --door=native --from=1000 500
