@@ -4,6 +4,7 @@
  * same in the same order. What the new graph gives beyond the old outputs are new values of placeholders: they go to
  * the front, as PyTorch has them, with rows of the signature that say whose they are. */
 #include "export/internal.h"
+#include "sym/shape.h"
 
 #include <stdio.h>
 
@@ -59,12 +60,51 @@ static cr_status begin(cr_program *p, cr_graph *graph, cr_program **out) {
     return CR_OK;
 }
 
+/* Does a call of the graph give this symbol, as a size or as a number? */
+static bool introduces(const cr_graph *g, cr_sym symbol) {
+    cr_env *env = cr_graph_env(g);
+    for (uint32_t i = 0; i < cr_graph_value_count(g); i++) {
+        const cr_value *v = cr_graph_value(g, i);
+        if (v->node == CR_NO_NODE) continue;
+        if (v->expr == symbol) return true;
+        for (int d = 0; v->meta && d < v->meta->rank; d++)
+            if (!cr_dim_is_plain(v->meta->size[d]) && cr_dim_sym(env, v->meta->size[d]) == symbol) return true;
+    }
+    for (size_t i = 0; i < cr_graph_subgraph_count(g); i++)
+        if (introduces(cr_graph_subgraph(g, i), symbol)) return true;
+    return false;
+}
+
+/* A call that gave a plain number may give one that depends on data when it is made again (PyTorch knows more of some
+ * ops); archives declare every symbol. */
+static cr_status add_ranges(cr_program *q) {
+    cr_env *env = cr_graph_env(q->graph);
+    size_t n = env ? cr_env_unbacked_count(env) : 0;
+    cr_symbol_range *ranges = cr_arena_calloc(&q->arena, q->nranges + n + 1, sizeof *ranges);
+    if (!ranges) return CR_ENOMEM;
+    if (q->nranges) memcpy(ranges, q->ranges, q->nranges * sizeof *ranges);
+    size_t count = q->nranges;
+    for (size_t i = 0; i < n; i++) {
+        cr_sym symbol = cr_env_unbacked(env, i);
+        if (cr__range_of(q, cr_sym_name(symbol)) || !introduces(q->graph, symbol)) continue;
+        cr_range any = { INT64_MIN, INT64_MAX };
+        const char *name = cr_arena_strdup(&q->arena, cr_sym_name(symbol));
+        if (!name) return CR_ENOMEM;
+        ranges[count++] = (cr_symbol_range){ name, cr_sym_type_of(symbol) == CR_TYPE_FLOAT
+                                                       ? any
+                                                       : cr_sym_range(env, symbol) };
+    }
+    q->ranges = ranges, q->nranges = count;
+    return CR_OK;
+}
+
 cr_status cr_program_derive(cr_program *p, cr_graph *graph, const uint32_t *mutated, size_t nmutated,
                             const char *dialect, cr_program **out) {
     cr_program *q;
     CR_TRY(begin(p, graph, &q));
     bool named = !dialect || (q->dialect = cr_arena_strdup(&q->arena, dialect));
     cr_status status = named ? set_outputs(q, p, mutated, nmutated) : CR_ENOMEM;
+    if (!status) status = add_ranges(q);
     if (status) cr_program_release(q);
     else *out = q;
     return status;

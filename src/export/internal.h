@@ -44,6 +44,8 @@ cr_status cr__read_format(const cr_json *value, cr_memory_format *out);
 cr_status cr__read_tensor_meta(cr__reader *r, const cr_json *value, cr_meta *out);
 /* One of the unions SymInt, SymFloat, SymBool: an expression of that type; NULL expressions never come out. */
 cr_status cr__read_sym(cr__reader *r, const cr_json *value, cr_sym_type type, cr_sym *out);
+/* The range of a symbol; NULL: it has none. */
+const cr_symbol_range *cr__range_of(const cr_program *p, const char *symbol);
 /* Declares the symbols of range_constraints and keeps the ranges. */
 cr_status cr__read_ranges(cr__reader *r, const cr_json *constraints);
 /* A JSON value without names as a constant argument ({"as_int": 3}); *found = false when it is another kind. */

@@ -159,9 +159,14 @@ static cr_status name_call(cr_names *m, const cr_graph *g, uint32_t n) {
     if (!stem) return CR_ENOMEM;
     CR_TRY(create_name(m, stem, &name));
     m->nodes.at[n] = name;
-    bool parts = cr__has_parts(node);
-    for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
-        if (cr_graph_value(g, v)->hidden) continue;
+    bool parts = cr__has_parts(node), several = node->op->schema.nreturns > 1;
+    for (uint32_t v = node->first, list = UINT32_MAX; v < node->first + node->nvalues; v++) {
+        const cr_value *value = cr_graph_value(g, v);
+        if (value->hidden) continue;
+        if (parts && several && value->ret != list && node->op->schema.returns[value->ret].list) {
+            list = value->ret; /* one of several results: it is taken out first, and has a name for that */
+            CR_TRY(create_name(m, "getitem", &name));
+        }
         if (parts) CR_TRY(create_name(m, "getitem", &name));
         m->values.at[v] = name;
     }

@@ -109,14 +109,14 @@ cr_status cr__check_state(const cr_program *p) {
 
 /* ---- the sizes that a program serves ---- */
 
-static const cr_symbol_range *range_of(const cr_program *p, const char *symbol) {
+const cr_symbol_range *cr__range_of(const cr_program *p, const char *symbol) {
     for (size_t i = 0; i < p->nranges; i++)
         if (!strcmp(p->ranges[i].symbol, symbol)) return &p->ranges[i];
     return NULL;
 }
 
 static cr_status open_symbols(const cr_program *p, cr_sym e) {
-    const cr_symbol_range *r = cr_sym_kind_of(e) == CR_SYM_SYMBOL ? range_of(p, cr_sym_name(e)) : NULL;
+    const cr_symbol_range *r = cr_sym_kind_of(e) == CR_SYM_SYMBOL ? cr__range_of(p, cr_sym_name(e)) : NULL;
     for (size_t i = 0; i < cr_sym_operand_count(e); i++) CR_TRY(open_symbols(p, cr_sym_operand(e, i)));
     return r && r->range.lo >= 0 && r->range.lo <= 2 ? cr_shape_open_size(cr_graph_env(p->graph), e) : CR_OK;
 }

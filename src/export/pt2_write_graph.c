@@ -297,8 +297,9 @@ static void write_inputs(scope *s, const cr_node *node) {
     for (uint16_t k = 0; k < node->nargs; k++) {
         const cr_arg *a = &node->args[k];
         const cr_param *param = &schema->params[k];
-        if (a->given == CR_GIVEN_DEFAULT) continue;
-        bool keyword = a->given == CR_GIVEN_KEYWORD;
+        bool left = a->given == CR_GIVEN_DEFAULT, keyword = left ? param->keyword_only : a->given == CR_GIVEN_KEYWORD;
+        if (left && (param->has_default || !param->keyword_only))
+            continue; /* randn(generator=None): it has no default */
         /* "f(*args)": each by itself */
         bool spread = (node->op->tags & CR_TAG_HIGHER_ORDER) && a->kind == CR_ARG_LIST && !strcmp(param->name, "args");
         for (uint32_t i = 0; spread && i < a->n; i++)

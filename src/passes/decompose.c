@@ -388,10 +388,8 @@ static cr_status inline_region(scope *s, const cr_node *node) {
 
 /* ---- symbols of what depends on data ---- */
 
-static void add_symbol(cr_env *env, cr_known_symbols *known, cr_sym e) {
-    int64_t hint;
-    if (!e || cr_sym_kind_of(e) != CR_SYM_SYMBOL || cr_env_hint(env, e, &hint) || known->n == (int)CR_COUNT(known->at))
-        return;
+static void add_symbol(cr_known_symbols *known, cr_sym e) {
+    if (!e || cr_sym_kind_of(e) != CR_SYM_SYMBOL || cr_sym_is_backed(e) || known->n == (int)CR_COUNT(known->at)) return;
     for (int i = 0; i < known->n; i++)
         if (known->at[i] == e) return;
     known->at[known->n++] = e;
@@ -400,9 +398,9 @@ static void add_symbol(cr_env *env, cr_known_symbols *known, cr_sym e) {
 static void add_value(const cr_graph *g, cr_known_symbols *known, uint32_t value) {
     const cr_value *v = cr_graph_value(g, value);
     cr_env *env = cr_graph_env(g);
-    add_symbol(env, known, v->expr);
+    add_symbol(known, v->expr);
     for (int d = 0; v->meta && d < v->meta->rank; d++)
-        if (!cr_dim_is_plain(v->meta->size[d])) add_symbol(env, known, cr_dim_sym(env, v->meta->size[d]));
+        if (!cr_dim_is_plain(v->meta->size[d])) add_symbol(known, cr_dim_sym(env, v->meta->size[d]));
 }
 
 typedef struct told { const cr_graph *g; cr_known_symbols known; } told;

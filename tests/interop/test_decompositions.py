@@ -59,3 +59,17 @@ def test_a_difference_is_seen(tmp_path):
     other = cresset.export.load(tmp_path / "linear.training.pt2").run_decompositions({})
     assert "aten.addmm" in op_agreement.difference(other._program.graph._data(), there._program.graph._data())
     assert op_agreement.same_order(here._program.graph._data(), there._program.graph._data())
+
+
+def test_symbols_that_are_found_anew_are_declared(tmp_path):
+    """PyTorch has settled how many counts there are; the count is found out again here, and archives declare it."""
+    class Program(torch.nn.Module):
+        def forward(self, x, y):
+            return torch.bincount(x, minlength=3) + y
+    x, y = torch.tensor([0, 2, 1, 1]), torch.tensor([1, 2, 3])
+    torch.export.save(torch.export.export(Program(), (x, y)), tmp_path / "there.pt2")
+    core = cresset.export.load(tmp_path / "there.pt2").run_decompositions()
+    cresset.export.save(core, tmp_path / "here.pt2")
+    assert torch.export.load(tmp_path / "here.pt2").module()(x, y).tolist() == [2, 4, 4]
+    again = cresset.export.load(tmp_path / "here.pt2").module()
+    assert again(*(cresset.from_dlpack(t) for t in (x, y))).tolist() == [2, 4, 4]
