@@ -80,7 +80,7 @@ def nan_safe_gradients(c):
     yield from calls(c, f, make)
 
 
-@program(breaks=2)
+@program
 def reductions_with_nan(c):
     def f(x):
         return (

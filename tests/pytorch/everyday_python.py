@@ -438,7 +438,7 @@ def sorting_and_counting(c):
     yield from calls(c, f, lambda n: torch.randn(n, 4))
 
 
-@program(breaks=5)
+@program
 def unique_and_nonzero(c):
     yield from calls(
         c,
