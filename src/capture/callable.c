@@ -499,7 +499,7 @@ static PyObject *follows_opaque(PyObject *module, PyObject *unused) {
 }
 
 /* Nothing; captures end before it, since no table has it. */
-static PyObject *note_leaf(PyObject *module, PyObject *args) { /* which captures answer: eval_builtins.c */
+static PyObject *captured_alone(PyObject *module, PyObject *args) { /* captures answer: eval_builtins.c */
     (void)module, (void)args;
     Py_RETURN_FALSE;
 }
@@ -554,9 +554,13 @@ static PyObject *set_stance(PyObject *module, PyObject *number) {
 static PyMethodDef functions[] = {
     { "_is_capturing", is_capturing, METH_NOARGS, "Is this thread capturing a call?" },
     { "_graph_break", graph_break, METH_O, "_graph_break(why): nothing; captures end before it, and say why." },
-    { "_note_leaf", note_leaf, METH_VARARGS,
+    { "_note_leaf", captured_alone, METH_VARARGS,
       "_note_leaf(tensor, requires_grad): False; while a call is captured, whether nothing changes that it could "
       "tell." },
+    { "_push_mode", captured_alone, METH_VARARGS, "_push_mode(mode): a captured call enters a function mode." },
+    { "_pop_mode", captured_alone, METH_VARARGS, "_pop_mode(): ... and leaves it." },
+    { "_count_modes", captured_alone, METH_VARARGS, "_count_modes(): of those that it has entered." },
+    { "_mode_at", captured_alone, METH_VARARGS, "_mode_at(i): one of them." },
     { "_call_cached", call_cached, METH_VARARGS,
       "_call_cached(fn, args, kwargs): fn(*args, **kwargs); compiled functions capture nothing inside of it." },
     { "_set_observer", set_observer, METH_VARARGS,

@@ -675,6 +675,7 @@ static bool is_size_of_output(const builder *b, cr_sym symbol) {
 static int give_symbols(builder *b, cr_sym e) {
     if (cr_sym_kind_of(e) == CR_SYM_SYMBOL) {
         if (!cr_depends_on_data(b->c, e) || is_size_of_output(b, e)) return 0;
+        b->e->data = true;
         return cr_vec_push(&b->outs, ((cr_arg){ .kind = CR_ARG_SYM, .u.sym = e })) ? no_memory() : 0;
     }
     for (size_t i = 0; i < cr_sym_operand_count(e); i++)
@@ -686,7 +687,8 @@ static int give_symbols(builder *b, cr_sym e) {
  * behind them. */
 static int give_sizes(builder *b) {
     cr_env *env = b->c->fakes.env;
-    for (size_t i = 0, n = b->outs.n; b->c->data && b->e->frontend->borrow && i < n; i++) {
+    size_t n = b->e->frontend->borrow && cr_env_unbacked_count(env) ? b->outs.n : 0;
+    for (size_t i = 0; i < n; i++) {
         if (b->outs.at[i].kind != CR_ARG_TENSOR) continue;
         const cr_meta m = b->outs.at[i].u.t->meta;
         for (int d = 0; d <= 2 * m.rank; d++) {
@@ -750,7 +752,7 @@ static int describe_state(builder *b) {
 /* Did it stop where it was told to, before an instruction of the function itself and outside of handlers? */
 static bool has_stopped(const cr_capture *c) {
     return c->stop >= 0 && c->steps == c->stop + 1 && c->frame && !c->frame->back && c->frame->resumed && !c->handled &&
-           !c->unfinished && !c->stopped_inside && !cr_sets_context(c);
+           !c->unfinished && !c->stopped_inside && !cr_sets_context(c) && !c->modes.n;
 }
 
 /* Everything up to the instruction that ended the capture, as an entry after which CPython goes on. A reason for not

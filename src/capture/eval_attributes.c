@@ -120,6 +120,11 @@ static int own_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObjec
         return found(PyObject_GetAttr(value, name), out);
     }
     if (PyType_Check(value)) return builtin_type_attribute(c, value, name, out);
+    if (PyCFunction_CheckExact(value) && /* what functools.wraps() asks for */
+        (cr_is_text_of_function(name) || !PyUnicode_CompareWithASCIIString(name, "__dict__"))) {
+        if ((*out = PyObject_GetAttr(value, name))) return FOUND;
+        return PyErr_Clear(), MISSING;
+    }
     if (PyFunction_Check(value)) return made_function_attribute(c, value, name, out);
     if (!cr_is_python_class(Py_TYPE(value)) && cr_is_held_constant(value) && !PyCFunction_Check(value))
         return found(PyObject_GetAttr(value, name), out); /* a dtype's, a device's */

@@ -421,6 +421,10 @@ static const rule own[] = {
     { "get_default_dtype", ANY, NULL }, /* of the surroundings, which an entry is for */
     { "_set_grad_enabled", SPECIAL, set_grad },
     { "_note_leaf", SPECIAL, note_leaf },
+    { "_push_mode", SPECIAL, cr_push_mode },
+    { "_pop_mode", SPECIAL, cr_pop_mode },
+    { "_count_modes", SPECIAL, cr_count_modes },
+    { "_mode_at", SPECIAL, cr_mode_at },
     { "_autocast", ANY, NULL }, /* ops are recorded with their casts; what surrounds the call is put back at its end */
     { "_set_autocast", CONSTANTS, NULL },
     { "_function", CONSTANTS, NULL },

@@ -316,6 +316,20 @@ static int bind_special(cr_capture *c, PyObject *manager, const char *name, PyOb
     return *out ? 0 : -1;
 }
 
+/* A method in C of a constant of another library's (a device), for which something stands in. */
+static bool bind_foreign(PyObject *manager, const char *name, PyObject **out) {
+    PyObject *text = PyUnicode_InternFromString(name), *object = NULL;
+    PyObject *raw = text ? _PyType_Lookup(Py_TYPE(manager), text) : NULL;
+    const cr_frontend *fe;
+    bool known = false;
+    Py_XDECREF(text);
+    for (size_t i = 0; raw && (fe = cr_frontend_at(i)); i++)
+        known |= fe->row && Py_IS_TYPE(raw, &PyMethodDescr_Type) && fe->row(raw, &object) == CR_ROW_STANDS_IN;
+    if (known) *out = PyMethod_New(raw, manager);
+    PyErr_Clear();
+    return known && *out;
+}
+
 HANDLER(BEFORE_WITH) {
     (void)i;
     PyObject *manager = cr_pop(f), *enter = NULL, *leave = NULL;
@@ -324,7 +338,8 @@ HANDLER(BEFORE_WITH) {
         enter = PyObject_GetAttrString(manager, "__enter__");
         leave = enter ? PyObject_GetAttrString(manager, "__exit__") : NULL;
     } else if (!cr_is_token(manager)) {
-        cr_break(c, "a context manager of class %s is entered", Py_TYPE(manager)->tp_name);
+        if (!bind_foreign(manager, "__enter__", &enter) || !bind_foreign(manager, "__exit__", &leave))
+            cr_break(c, "a context manager of class %s is entered", Py_TYPE(manager)->tp_name);
     } else if (!bind_special(c, manager, "__enter__", &enter)) {
         bind_special(c, manager, "__exit__", &leave);
     }

@@ -228,9 +228,12 @@ HANDLER(BINARY_SUBSCR) {
     PyObject *key = cr_pop(f), *container = cr_pop(f), *result;
     int inlined = cr_call_special(c, f, container, "__getitem__", &key, 1);
     if (inlined < 1) return Py_DECREF(key), Py_DECREF(container), inlined;
-    int by_object = cr_item_by_object(c, f, container, key, &result);
+    int by_object = cr_index_by_mode(c, container, key, &result);
+    c->on_tensors |= by_object != 0;
+    if (!by_object) by_object = cr_item_by_object(c, f, container, key, &result);
     if (!by_object) result = dict_item(c, container, key);
-    if (!result && !PyErr_Occurred() && !c->reason) {
+    else if (by_object < 0) result = NULL;
+    if (by_object >= 0 && !result && !PyErr_Occurred() && !c->reason) {
         PyObject *operand = cr_operand(c, container);
         c->on_tensors = is_recorded(container) || is_recorded(key);
         if (c->on_tensors && cr_has_numpy_number(key)) cr_break(c, "a number of NumPy's is an index of a tensor");

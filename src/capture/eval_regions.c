@@ -9,6 +9,8 @@
 #include "graph/writes.h"
 #include "python/py.h"
 
+#include <string.h>
+
 typedef struct walk {
     cr_map seen;
     uint64_t print; /* of all that was seen */
@@ -119,6 +121,38 @@ static bool writes_outside(writing *w) {
     return w->found;
 }
 
+/* ---- layouts ---- */
+
+/* Ops whose results are laid out by their arguments and dimensions alone, however a library computes them for many
+ * examples at once. A product of matrices is none: it may be computed transposed. */
+static bool has_one_layout(const cr_graph *g, const cr_node *node) {
+    static const char *const names[] = { "aten::to.dtype", "aten::_to_copy",  "aten::clone",      "aten::contiguous",
+                                         "aten::copy_",    "aten::full",      "aten::arange",     "aten::zeros",
+                                         "aten::ones",     "aten::ones_like", "aten::zeros_like", "aten::full_like",
+                                         "aten::new_ones", "aten::new_zeros", "aten::new_full",   "aten::cumsum",
+                                         "aten::_softmax" };
+    if (node->op->tags & (CR_TAG_POINTWISE | CR_TAG_REDUCTION | CR_TAG_VIEW)) return true;
+    for (size_t i = 0; i < CR_COUNT(names); i++)
+        if (!strcmp(node->op->name, names[i])) return true;
+    const cr_arg *indices = &node->args[1]; /* of an index: of all dimensions, else it asks whose sizes come first */
+    if (strcmp(node->op->name, "aten::index.Tensor") || indices->kind != CR_ARG_LIST) return false;
+    const cr_meta *self = cr_graph_value(g, (uint32_t)node->args[0].u.i)->meta;
+    bool all = self && indices->n == self->rank;
+    for (uint32_t i = 0; all && i < indices->n; i++) all = indices->u.list[i].kind == CR_ARG_VALUE;
+    return all;
+}
+
+/* Is the region one of another library's transforms that may lay its results out in its own way (`_lays_out`), and has
+ * it called, since node `first`, an op of which that matters? */
+static const cr_op *find_laid_out(const cr_graph *g, uint32_t first, const PyFunctionObject *region) {
+    if (!region->func_dict || !PyDict_GetItemString(region->func_dict, "_lays_out")) return NULL;
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
+        const cr_node *node = cr_graph_node(g, n);
+        if (n >= first && node->kind == CR_NODE_CALL && !has_one_layout(g, node)) return node->op;
+    }
+    return NULL;
+}
+
 /* ---- calls ---- */
 
 /* Arguments in a tuple, or by name in a dict, as CPython may look into them: dicts from outside unfolded. New
@@ -166,6 +200,12 @@ static int call_region(cr_capture *c, cr_call_frame *f, PyObject *region, const 
     if (!cr_is_known_value(cr_peek(f, 1)))
         return cr_break(c, "%U() gives something else than tensors and numbers in tuples, lists and dicts",
                         function->func_qualname);
+    const cr_op *laid_out = find_laid_out(g, w.nodes, function);
+    if (laid_out)
+        return cr_break(c,
+                        "%s is called under a transform of another library, which may lay its result out in another "
+                        "way",
+                        laid_out->name);
     if (writes_outside(&w))
         return cr_break(c, "a function given to %U() writes to a tensor that was there before: use the functional "
                            "form, and return the new value", function->func_qualname);

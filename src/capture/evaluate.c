@@ -111,6 +111,7 @@ static int evaluate(cr_capture *c) {
         cr_note_place(c);
         return PyErr_Occurred() ? c->reason ? (PyErr_Clear(), -1) : end_by_exception(c) : -1;
     }
+    if (c->modes.n) return cr_break(c, "a function mode stays on at the end of the function");
     if (cr_sets_context(c)) return cr_break(c, "a ContextVar stays set at the end of the function");
     if (!c->unfinished) return 0;
     return cr_break(c, "a generator with try or with in it is left half way");

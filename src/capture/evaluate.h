@@ -65,6 +65,10 @@ typedef struct cr_reset {
     PyObject *token, *variable, *before;
     bool used;
 } cr_reset; /* variable: borrowed */
+typedef struct cr_mode {
+    PyObject *value;
+    bool indexes;
+} cr_mode; /* a function mode that is on (eval_modes.c); owned */
 /* Globals that were read, so that one dict is known as one. */
 typedef struct cr_globals { int32_t source; PyObject *real; } cr_globals;
 typedef struct cr_input { int32_t source; PyObject *fake; } cr_input; /* fake: borrowed from `known`; NULL: a number */
@@ -123,6 +127,7 @@ typedef struct cr_capture {
     CR_VEC(cr_input) inputs;
     CR_VEC(cr_store) stores;
     CR_VEC(cr_reordered) reordered;
+    CR_VEC(cr_mode) modes;
     CR_VEC(cr_context) contexts;
     CR_VEC(cr_reset) resets;
     CR_VEC(cr_globals) globals;
@@ -313,6 +318,15 @@ static inline bool cr_is_property(const PyTypeObject *type) {
     return PyType_IsSubtype((PyTypeObject *)type, &PyProperty_Type) &&
            type->tp_descr_get == PyProperty_Type.tp_descr_get && type->tp_descr_set == PyProperty_Type.tp_descr_set;
 }
+/* Function modes of another library: the stack of those that the program entered (eval_modes.c). As functions in C that
+ * are written out: 1: *out; -1. */
+int cr_push_mode(cr_capture *c, cr_call_frame *f, const cr_arguments *a, PyObject **out);
+int cr_pop_mode(cr_capture *c, cr_call_frame *f, const cr_arguments *a, PyObject **out);
+int cr_count_modes(cr_capture *c, cr_call_frame *f, const cr_arguments *a, PyObject **out);
+int cr_mode_at(cr_capture *c, cr_call_frame *f, const cr_arguments *a, PyObject **out);
+void cr_modes_dispose(cr_capture *c);
+/* An item of a tensor, where a mode says what indices mean. 1: *out; 0: as ever; -1. */
+int cr_index_by_mode(cr_capture *c, PyObject *container, PyObject *key, PyObject **out);
 /* get(), set() or reset() of a ContextVar (eval_context.c). 1: *out; 0: another call; -1. */
 int cr_call_context(cr_capture *c, PyObject *callable, const cr_arguments *a, PyObject **out);
 bool cr_sets_context(const cr_capture *c); /* is one set to something else than it was outside? */

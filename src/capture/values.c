@@ -190,6 +190,7 @@ void cr_capture_dispose(cr_capture *c) {
     cr_vec_dispose(&c->stores);
     cr_reordered_dispose(c);
     cr_contexts_dispose(c);
+    cr_modes_dispose(c);
     cr_vec_dispose(&c->globals);
     cr_vec_dispose(&c->known);
     cr_vec_dispose(&c->inputs);

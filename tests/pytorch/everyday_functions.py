@@ -484,7 +484,7 @@ def func_grad_of_recorded(c):
     )
 
 
-@program(breaks=1)
+@program
 def func_vmap(c):
     yield from calls(
         c,

@@ -1,4 +1,4 @@
-"""torch.func in captured programs: functional_call(), grad() and grad_and_value() are part of graphs; vmap, jvp, vjp,
+"""torch.func in captured programs: functional_call(), grad(), grad_and_value() and vmap() are part of graphs; jvp, vjp,
 jacobians end captures. Results, gradients through them and errors are PyTorch's."""
 
 import pytest
@@ -70,10 +70,18 @@ def random(params, x):
     return func.grad(lambda u: (u * torch.rand_like(u)).sum())(x)
 
 
-WHOLE = [called, graded, stepped, with_value, several, auxiliary, twice, of_a_closure, by_name, unused, quiet]
+def mapped(params, x):
+    return func.vmap(lambda u: u.sin().sum())(x)
+
+
+def graded_by_examples(params, x):
+    return func.vmap(func.grad(lambda u: u.sin().sum()))(x)
+
+
+WHOLE = [called, graded, stepped, with_value, several, auxiliary, twice, of_a_closure, by_name, unused, quiet, mapped,
+         graded_by_examples]
 OTHERS = [
-    lambda params, x: func.vmap(lambda u: u.sin().sum())(x),
-    lambda params, x: func.vmap(func.grad(lambda u: u.sin().sum()))(x),
+    lambda params, x: func.vmap(func.grad(loss), in_dims=(None, 0))(params, x),
     lambda params, x: func.jvp(lambda u: u.sin(), (x,), (torch.ones_like(x),)),
     lambda params, x: func.vjp(lambda u: u.sin(), x)[1](torch.ones_like(x)),
     lambda params, x: func.jacrev(lambda u: u.sum(0))(x),

@@ -86,12 +86,12 @@ def jacobian(x):
 
 
 def mapped(x):
-    return torch.func.vmap(lambda a: a.sin() * 2)(x) + 1
+    return torch.func.vmap(lambda a: a.sin() * 2, chunk_size=2)(x) + 1
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
 @pytest.mark.parametrize("function, words", [(reentrant, "use_reentrant=False"), (jacobian, ""), (mapped, "")],
-                         ids=["reentrant", "jacrev", "vmap"])
+                         ids=["reentrant", "jacrev", "vmap in chunks"])
 def test_left_to_torch(function, words):
     run = cresset.compile(function, backend="eager")
     for grad in (False, True, True):

@@ -352,3 +352,22 @@ def test_mark_unbacked(name, backend, mark):
         compiled._wait()
     if captures:
         assert compiled._counts()["captures"] == captures
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_gradients_of_marked_sizes(backend):
+    def function(x, w):
+        return (x @ w).relu().sum() + x.mean(1).sum(), x[:1] * 2
+    compiled = compiled_with(function, {}, backend)
+    for n in (2, 0, 1, 3, 5):
+        both = []
+        for f in (function, compiled):
+            x, w = torch.arange(float(n * 3)).reshape(n, 3) - 2, torch.ones(3, 2, requires_grad=True)
+            dynamo.mark_unbacked(x, 0)
+            x.requires_grad_()
+            results = f(x, w)
+            sum(t.sum() for t in results).backward()
+            both.append((shown(results), x.grad.tolist(), w.grad.tolist()))
+        assert both[0] == both[1], n
+        compiled._wait()
+    assert compiled._counts()["captures"] == 1

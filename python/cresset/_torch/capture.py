@@ -23,7 +23,7 @@ _ready: list[bool] = []
 
 # ---- functions ----
 
-_FALSE = ("_is_tracing", "_is_torch_function_mode_enabled", "is_vulkan_available", "_cuda_isCurrentStreamCapturing")
+_FALSE = ("_is_tracing", "is_vulkan_available", "_cuda_isCurrentStreamCapturing")
 _NONE = ("_get_tracing_state", "_log_api_usage_once")
 _FLAGS = ("_get_cudnn_enabled", "_get_cudnn_benchmark", "_get_cudnn_deterministic", "_get_cudnn_allow_tf32",
           "_get_mkldnn_enabled", "_get_flash_sdp_enabled", "_get_mem_efficient_sdp_enabled", "_get_math_sdp_enabled",
@@ -34,8 +34,10 @@ _CASTS = {"enabled": ("is_autocast_enabled", "set_autocast_enabled"),  # of mixe
           "cpu dtype": ("get_autocast_cpu_dtype", "set_autocast_cpu_dtype"),
           "cpu cache": ("is_autocast_cache_enabled", "set_autocast_cache_enabled")}
 _ASKS = ("is_inference_mode_enabled", "get_default_dtype", "_get_deterministic_algorithms",
-         "_get_deterministic_algorithms_warn_only", "_len_torch_dispatch_stack", "_len_torch_function_stack",
-         "_are_functorch_transforms_active")
+         "_get_deterministic_algorithms_warn_only", "_len_torch_dispatch_stack", "_are_functorch_transforms_active")
+_MODES = {"_is_torch_function_mode_enabled": "has_modes", "_push_on_torch_function_stack": "push_mode",
+          "_pop_torch_function_stack": "pop_mode", "_len_torch_function_stack": "count_modes",
+          "_get_function_stack_at": "mode_at"}
 _SIZES = {"size", "stride", "dim", "numel", "contiguous", "to", "float", "double", "half", "bfloat16", "long", "int",
           "bool"}
 _META = ("is_floating_point", "is_complex", "is_signed", "numel", "is_conj", "is_neg")  # answered from what is guarded
@@ -59,6 +61,11 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     add("gives", _NONE)
     add("constants", _FLAGS)
     add("asks", _ASKS)
+    for name, instead in _MODES.items():
+        add("stands_in", (name,), instead)
+    for name, instead in (("__enter__", "enter_device"), ("__exit__", "leave_device")):
+        if hasattr(torch.device, name):
+            rows[getattr(torch.device, name)] = ("stands_in", instead)
     for what, names in _CASTS.items():
         add("casts", names, what)
     add("gives", ("autocast_increment_nesting", "autocast_decrement_nesting"), 1)  # 0: what is kept is dropped
@@ -140,14 +147,31 @@ def _regions() -> dict[Any, tuple[str, Any]]:
 
 
 def _transforms() -> dict[Any, tuple[str, Any]]:
-    """What torch.func.grad() and grad_and_value() call with (function, argnums, has_aux, args, kwargs); without the
-    name their calls are torch's."""
+    """What torch.func.grad() and grad_and_value() call with (function, argnums, has_aux, args, kwargs), and what vmap()
+    calls; without the names their calls are torch's."""
     try:
         module = importlib.import_module("torch._functorch.eager_transforms")
     except ImportError:
         return {}
     theirs = getattr(module, "grad_and_value_impl", None)
-    return {} if theirs is None else {theirs: ("region", _grad_and_value)}
+    maps = getattr(sys.modules.get("torch._functorch.vmap"), "vmap_impl", None)
+    found = {theirs: ("region", _grad_and_value), maps: ("region", _mapped)}
+    return {function: row for function, row in found.items() if function is not None}
+
+
+def _mapped(function: Any, in_dims: Any, out_dims: Any, randomness: str, chunk_size: int | None, *args: Any,
+            **kwargs: Any) -> Any:
+    """What torch.func.vmap() calls. Numbers that the function draws are torch's to draw."""
+    from cresset import _higher_order, func
+    if _higher_order.is_in_body() or randomness != "error" or chunk_size is not None:
+        raise NotImplementedError("vmap() in the body of a region, with random numbers or in chunks is torch's")
+    known = find(function) if type(function) is type(torch.relu) else None  # in C: ours of that name
+    if known is not None and known[0] == "op":
+        function = known[1]
+    return func.vmap(function, in_dims, out_dims)(*args, **kwargs)
+
+
+_mapped._lays_out = True  # type: ignore[attr-defined]
 
 
 def _grad_and_value(function: Any, argnums: Any, has_aux: bool, args: Any, kwargs: Any) -> Any:
@@ -211,6 +235,12 @@ def _new(self: Any, *sizes: Any) -> Any:
     if not all(type(n) is int for n in sizes):
         raise TypeError("new() of something else than sizes is not recorded")
     return self.new_empty(sizes or (0,))
+
+
+def _gather(x: Any, indices: list[Any]) -> Any:
+    """x[indices] where a mode of torch's makes ints tensors, and all of them one op."""
+    made = [i if isinstance(i, cresset.Tensor) else cresset.full((), i, dtype=cresset.int64) for i in indices]
+    return cresset.ops.aten.index(x, made)
 
 
 def _sizes_of(data: Any, flat: list[Any]) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils._device import DeviceContext
 from torch.utils.checkpoint import noop_context_fn
 
 from cresset import _C
@@ -109,6 +110,40 @@ def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
     if not _C._note_leaf(self, requires_grad) and self.requires_grad != requires_grad:
         _C._graph_break("requires_grad_() changes a tensor")
     return self
+
+
+def push_mode(mode: Any) -> None:
+    """torch._C._push_on_torch_function_stack(): of modes that are known, and devices that tensors are on anyway."""
+    if isinstance(mode, DeviceContext) and mode.device != torch.device("cpu"):
+        _C._graph_break("a mode for another device is entered")
+    _C._push_mode(mode)
+
+
+def pop_mode() -> Any:
+    return _C._pop_mode()
+
+
+def has_modes() -> bool:
+    return _C._count_modes() > 0
+
+
+def count_modes() -> int:
+    return _C._count_modes()
+
+
+def mode_at(index: int) -> Any:
+    return _C._mode_at(index)
+
+
+def enter_device(self: Any) -> Any:
+    """torch.device.__enter__()."""
+    push_mode(DeviceContext(self))
+    return self
+
+
+def leave_device(self: Any, *exception: Any) -> None:  # unused self, exception: the mode is the last one; it goes on
+    """torch.device.__exit__()."""
+    _C._pop_mode()
 
 
 def checkpoint(function: Any, *args: Any, use_reentrant: bool | None = None, context_fn: Any = noop_context_fn,
