@@ -788,3 +788,31 @@ def test_new_values_are_written_when_everything_is_computed(f, options):
             torch.testing.assert_close(results[1], results[0])
         else:
             assert results[0] == results[1]
+
+
+def converted(x, convert):
+    y = convert(x * 2)
+    z = y.view(-1)
+    y += 1
+    y[0] = 5
+    return y * 2, z, y
+
+
+@pytest.mark.parametrize("convert", [lambda t: t.to("cpu"), lambda t: t.to(torch.device("cpu")), lambda t: t.type_as(t),
+                                     lambda t: t.to(t), lambda t: t.to(device="cpu", dtype=torch.float32),
+                                     lambda t: t.detach().to("cpu"), lambda t: t.to("cpu", torch.float64),
+                                     lambda t: t.to("cpu", copy=True)],
+                         ids=["device", "device object", "type_as", "other", "keywords", "detached", "cast", "copy"])
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_what_a_conversion_gives_back_is_written(convert, backend):
+    """Where nothing has to be converted, it is the tensor itself."""
+    run = compiled(lambda x: converted(x, convert), backend=backend, fullgraph=True)
+    for _ in range(2):
+        with torch.no_grad():
+            got, want = run(torch.arange(6.0).reshape(2, 3)), converted(torch.arange(6.0).reshape(2, 3), convert)
+        assert_same(got, want)
+        got[2].zero_()
+        assert got[1].eq(0).all()
+    run = compiled(lambda x: convert(x).add_(1), backend=backend)
+    ours, theirs = torch.arange(6.0), torch.arange(6.0)
+    assert_same((run(ours), ours), (convert(theirs).add_(1), theirs))
