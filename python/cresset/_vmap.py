@@ -114,6 +114,11 @@ def _checked_outputs(func: Callable[..., Any], out_dims: Any, output: Any) -> tu
     return leaves, dims, spec
 
 
+def outputs_at(func: Callable[..., Any], out_dims: Any) -> Callable[[Any], tuple[list[Any], list[Any], Any]]:
+    """What mapped() asks of an output."""
+    return functools.partial(_checked_outputs, func, out_dims)
+
+
 def _lifted(func: Callable[..., Any], value: Any, dim: int | None) -> Any:
     call = f"vmap({_name(func)}, ...)"
     if not _C._is_tensor(value):
@@ -125,29 +130,29 @@ def _lifted(func: Callable[..., Any], value: Any, dim: int | None) -> Any:
         if _C._vmap_maps(value):
             raise ValueError(f"{call}: `{_name(func)}` can not return a BatchedTensor when out_dim is None")
         return value
-    lifted = _C._vmap_lift(value)
-    if not -lifted.dim() <= dim < lifted.dim():
-        raise IndexError(f"Dimension out of range (expected to be in range of [-{lifted.dim()}, {lifted.dim() - 1}], "
-                         f"but got {dim})")
-    return lifted if dim % lifted.dim() == 0 else ("move", lifted, dim)
+    rank = value.dim() + 1
+    if not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [-{rank}, {rank - 1}], but got {dim})")
+    return _C._vmap_lift(value, dim % rank)
 
 
-def mapped(func: Callable[..., Any], size: int, dims: Sequence[Any], leaves: Sequence[Any], spec: Any, out_dims: Any,
-           randomness: str, kwargs: dict[str, Any]) -> tuple[list[Any], list[Any], Any]:
-    """One run of the function under one level: (leaves of the output, their out_dims, its structure)."""
+def mapped(func: Callable[..., Any], size: Any, dims: Sequence[Any], leaves: Sequence[Any], spec: Any,
+           outputs: Callable[[Any], tuple[list[Any], list[Any], Any]], randomness: str,
+           kwargs: dict[str, Any]) -> tuple[list[Any], list[Any], Any]:
+    """One run of the function under one level: (leaves of the output, their out_dims, its structure), of which
+    `outputs` tells where the examples are to be."""
     _C._vmap_begin(size, _RANDOMNESS.index(randomness))
     try:
         inputs = [leaf if dim is None else _C._vmap_lower(leaf, dim) for leaf, dim in zip(leaves, dims)]
         output = func(*pytree.tree_unflatten(inputs, spec), **kwargs)
-        found, places, structure = _checked_outputs(func, out_dims, output)
+        found, places, structure = outputs(output)
         lifted = [_lifted(func, value, dim) for value, dim in zip(found, places)]
     finally:
         _C._vmap_end()
-    move = _C._function("movedim")
-    return [move(v[1], 0, v[2]) if type(v) is tuple and v[:1] == ("move",) else v for v in lifted], places, structure
+    return lifted, places, structure
 
 
-def _joined(chunks: list[list[Any]], places: Sequence[Any]) -> list[Any]:
+def joined(chunks: list[list[Any]], places: Sequence[Any]) -> list[Any]:
     cat = _C._function("cat")
     return [parts[0] if dim is None else cat(list(parts), dim) for parts, dim in zip(zip(*chunks), places)]
 
@@ -172,9 +177,18 @@ def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomne
 def _mapped_call(func: Any, in_dims: Any, out_dims: Any, randomness: str, chunk_size: int | None,
                  args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     size, dims, leaves, spec = _checked_inputs(func, in_dims, args)
+    outputs = outputs_at(func, out_dims)
     if chunk_size is None or size <= chunk_size:
-        found, _, structure = mapped(func, size, dims, leaves, spec, out_dims, randomness, kwargs)
+        found, _, structure = mapped(func, size, dims, leaves, spec, outputs, randomness, kwargs)
         return pytree.tree_unflatten(found, structure)
+    found, structure = in_chunks(func, size, chunk_size, dims, leaves, spec, outputs, randomness, kwargs)
+    return pytree.tree_unflatten(found, structure)
+
+
+def in_chunks(func: Callable[..., Any], size: int, chunk_size: int, dims: Sequence[Any], leaves: Sequence[Any],
+              spec: Any, outputs: Callable[[Any], tuple[list[Any], list[Any], Any]], randomness: str,
+              kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    """The same, at most so many examples at a time: (leaves of the output, its structure)."""
     state = None
     chunks = []
     for start in range(0, size, chunk_size):
@@ -182,9 +196,9 @@ def _mapped_call(func: Any, in_dims: Any, out_dims: Any, randomness: str, chunk_
         part = [leaf if dim is None else leaf.narrow(dim, start, count) for leaf, dim in zip(leaves, dims)]
         if randomness == "same":
             state = _same_numbers(state)
-        found, places, structure = mapped(func, count, dims, part, spec, out_dims, randomness, kwargs)
+        found, places, structure = mapped(func, count, dims, part, spec, outputs, randomness, kwargs)
         chunks.append(found)
-    return pytree.tree_unflatten(_joined(chunks, places), structure)
+    return joined(chunks, places), structure
 
 
 _mapped_call._cresset_rule = "transform"  # type: ignore[attr-defined]  # captures run it (capture/rules.c)
@@ -194,6 +208,9 @@ _mapped_call.__qualname__ = "vmap"  # for their reasons
 def _same_numbers(state: Any) -> Any:
     """Every chunk draws what the first one draws."""
     from cresset import random
+    if _C._is_recording():
+        raise NotImplementedError("vmap: chunks of a program that is recorded cannot draw the same numbers; leave out "
+                                  "chunk_size, or randomness='same'")
     if state is None:
         return random.get_rng_state()
     random.set_rng_state(state)
@@ -203,19 +220,25 @@ def _same_numbers(state: Any) -> Any:
 _AT_ONCE = 1 << 22  # elements of unit vectors; more are taken in turns, which gives the same
 
 
-def over_basis(func: Callable[..., Any], like: Any, chunk_size: int | None = None) -> list[Any] | None:
-    """Each result of func(unit vector), for all unit vectors of the shape of `like`, along a new first dimension; None:
-    there are none, or there is no result."""
-    n, shape = like.numel(), tuple(like.shape)
-    step = chunk_size or max(1, min(n, _AT_ONCE // max(n, 1)))
-    leaf = pytree.tree_structure((0,))
+def over_basis(func: Callable[..., Any], tensors: Sequence[Any], chunk_size: int | None = None) -> list[Any] | None:
+    """Each result of func(*unit vectors), which are one vector of all elements of the tensors in their shapes, for all
+    of them along a new first dimension; None: there are no elements, or there is no result. chunk_size: at most so many
+    at a time."""
+    sizes = [t.numel() for t in tensors]
+    n = sum(sizes)
+    spec, outputs = pytree.tree_structure((0,) * len(sizes)), outputs_at(func, 0)
+    parts = [(0, n)]  # of a size that is left open all of them, whatever it is
+    if isinstance(n, int):
+        step = chunk_size or max(1, min(n, _AT_ONCE // max(n, 1)))
+        parts = [(start, min(step, n - start)) for start in range(0, n, step)]
     chunks = []
-    for start in range(0, n, step):
-        count = min(step, n - start)
-        units = _C._function("zeros")(count * n, dtype=like.dtype)
-        units[start::n + 1] = 1
-        units = units.reshape(count, *shape)
-        chunks.append(mapped(func, count, [0], [units], leaf, 0, "error", {})[0])
+    for start, count in parts:
+        units, before = [], 0
+        for t, size in zip(tensors, sizes):
+            rows = _C._function("arange")(start - before, start - before + count).unsqueeze(1)
+            units.append((rows == _C._function("arange")(size)).to(t.dtype).reshape(count, *t.shape))
+            before += size
+        chunks.append(mapped(func, count, [0] * len(sizes), units, spec, outputs, "error", {})[0])
     if not chunks or not chunks[0]:
         return None
-    return chunks[0] if len(chunks) == 1 else _joined(chunks, [0] * len(chunks[0]))
+    return chunks[0] if len(chunks) == 1 else joined(chunks, [0] * len(chunks[0]))

@@ -32,8 +32,10 @@ Argnums = int | tuple[int, ...]
 class _Level:
     """One run of a function under one transform."""
 
-    def __init__(self) -> None:
-        self.entered: list[Any] = []
+    def __init__(self, forwards: bool = False) -> None:
+        self.forwards = forwards  # no_grad() inside does not end its derivatives
+        self.given: list[Any] = []
+        self.entered: list[Any] = []  # in their place
         self.own: list[Any] = []  # leaves that nobody else knows: entered ones without a history, seeds
         self.outside = False  # is anything recorded around the transform?
         # In a program that is recorded nobody knows yet who wants gradients: everything that may be wanted is linked.
@@ -43,12 +45,16 @@ class _Level:
         self.outside = self.before = _C._quiet_grad(True)
         if self.open:
             _C._transform(True)
+            if self.forwards:
+                _C._forwards(True)
         return self
 
     def __exit__(self, *error: object) -> None:
         _C._quiet_grad(self.before)
         if self.open:
             _C._transform(False)
+            if self.forwards:
+                _C._forwards(False)
 
     def enter(self, tree: Any, what: str) -> Any:
         """The tree with tensors that this level differentiates by."""
@@ -56,6 +62,7 @@ class _Level:
             if not _C._is_tensor(t):
                 raise ValueError(f"{what} contains a {type(t).__name__}: Expected all elements of it to be Tensors")
             linked = self.outside and t.requires_grad
+            self.given.append(t)
             t = _C._vmap_lower_all(t)
             made = t.view_as(t) if linked or (self.open and self.outside) else t.detach()
             self.entered.append(made if linked else _C._vmap_require(made))
@@ -69,8 +76,11 @@ class _Level:
         return self.outside and (self.open or any(t.requires_grad and _C._depends(t, self.own) for t in tensors))
 
     def leave(self, tree: Any) -> Any:
-        """What the level gives back: without its own history, with the history outside."""
+        """What the level gives back: without its own history, with the history outside; an argument is itself."""
         def one(t: Any) -> Any:
+            for given, entered in zip(self.given, self.entered):
+                if t is entered:
+                    return given
             return t if not _C._is_tensor(t) or not t.requires_grad or self.needs([t]) else t.detach()
         return pytree.tree_map(one, tree)
 
@@ -191,11 +201,12 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
 class _Run:
     """A function that was run, and how to go back through it, or along it."""
 
-    def __init__(self, func: Any, primals: tuple[Any, ...], has_aux: bool, name: str) -> None:
-        self.primals = primals
-        with _Level() as level:
-            chosen = [level.enter(p, f"primal {i}") for i, p in enumerate(primals)]
-            output, aux = _split_aux(func(*chosen), has_aux, name)
+    def __init__(self, func: Any, primals: tuple[Any, ...], argnums: Argnums | None, has_aux: bool, name: str) -> None:
+        places = tuple(range(len(primals))) if argnums is None else _places(argnums, primals)
+        self.primals = tuple(primals[i] for i in places)
+        with _Level(forwards=name == "linearize") as level:
+            chosen = [level.enter(primals[i], f"primal {i}") for i in places]
+            output, aux = _split_aux(func(*_replaced(primals, places, chosen)), has_aux, name)
             self.outputs, self.spec = _tensors(output, f"{name}(f, *primals)")
             if name == "vjp":
                 _check_floats(self.outputs, "vjp(f, *primals)")
@@ -205,8 +216,9 @@ class _Run:
             self.left, self.left_aux = level.leave(output), level.leave(aux)
 
 
-def _run(func: Any, primals: tuple[Any, ...], has_aux: bool, name: str) -> tuple[Any, Any, Any]:
-    run = _Run(func, primals, has_aux, name)
+def _run(func: Any, primals: tuple[Any, ...], argnums: Argnums | None, has_aux: bool, name: str) -> tuple[Any, Any,
+                                                                                                          Any]:
+    run = _Run(func, primals, argnums, has_aux, name)
     return run.left, run.left_aux, _C._Held(run)
 
 
@@ -229,7 +241,7 @@ def _pull(held: Any, cotangents: Any, create_graph: bool | None) -> Any:
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """(func(*primals), f) where f(cotangents) is a tuple with a gradient for each primal; with has_aux a third: aux."""
-    left, left_aux, held = _run(func, primals, has_aux, "vjp")
+    left, left_aux, held = _run(func, primals, None, has_aux, "vjp")
 
     def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         # unused retain_graph: the graph goes with this function
@@ -237,16 +249,20 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return (left, pull, left_aux) if has_aux else (left, pull)
 
 
-def _rows(level: _Level, output: Any, graph: bool, chunk_size: int | None) -> list[Any]:
-    """The Jacobian of one output: per entered tensor [*output.shape, *tensor.shape]."""
-    found = over_basis(lambda seed: tuple(level.pull([output], level.entered, [seed], graph)), output, chunk_size)
-    rows = [_op("zeros")(0, dtype=t.dtype) for t in level.entered] if found is None else found
-    return [_own_memory(of.reshape(*output.shape, *t.shape)) for of, t in zip(rows, level.entered)]
+def _nothing(outputs: Sequence[Any], entered: Sequence[Any]) -> list[list[Any]]:
+    return [[_op("zeros")((*out.shape, *t.shape), dtype=t.dtype) for t in entered] for out in outputs]
 
 
-def _own_memory(tensor: Any) -> Any:
-    """The tensor, each element with a place of its own: Jacobians are written to."""
-    return tensor.clone() if 0 in tensor.stride() else tensor
+def _rows(level: _Level, outputs: Sequence[Any], graph: bool, chunk_size: int | None) -> list[list[Any]]:
+    """[output][entered tensor]: [*output.shape, *tensor.shape]. The rows of all outputs are those of one matrix, one
+    after the other, whatever order they were computed in, each element with a place of its own."""
+    found = over_basis(lambda *seeds: tuple(level.pull(outputs, level.entered, seeds, graph)), outputs, chunk_size)
+    if found is None:
+        return _nothing(outputs, level.entered)
+    sizes = [out.numel() for out in outputs]
+    each = [rows.contiguous().split(sizes) for rows in found]
+    return [[parts[o].reshape(*out.shape, *t.shape) for parts, t in zip(each, level.entered)]
+            for o, out in enumerate(outputs)]
 
 
 def jacrev(func: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False,
@@ -261,17 +277,20 @@ def jacrev(func: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = Fa
     return wrapper
 
 
-def _rng_state() -> Any:
+def _drawn(recorded: bool) -> Any:
+    """Where random numbers are: the state of the generator, or how many calls draw some of those that are recorded."""
     from cresset import random
-    return random.get_rng_state()
+    return sum(draws for _, draws, _ in _C._recorded_calls()) if recorded else random.get_rng_state()
 
 
 def _check_not_drawn(before: Any) -> None:
     """Random numbers were drawn since: an error, and they are as if they had not been."""
-    if before is None or _op("equal")(before, _rng_state()):
+    recorded = isinstance(before, int)
+    if before is None or (before == _drawn(True) if recorded else _op("equal")(before, _drawn(False))):
         return
-    from cresset import random
-    random.set_rng_state(before)
+    if not recorded:
+        from cresset import random
+        random.set_rng_state(before)
     raise RuntimeError("vmap: called random operation while in randomness error mode. Please either use the 'same' or "
                        "'different' randomness flags on jacfwd or perform the randomness operation out of it")
 
@@ -279,9 +298,9 @@ def _check_not_drawn(before: Any) -> None:
 def _jacobian(func: Any, argnums: Argnums, has_aux: bool, name: str, chunk_size: int | None, args: tuple[Any, ...],
               kwargs: dict[str, Any], no_random: bool = False) -> Any:
     places = _places(argnums, args)
-    with _Level() as level:
+    with _Level(forwards=name == "jacfwd") as level:
         chosen = [level.enter(args[i], f"argument {i}") for i in places]
-        before = _rng_state() if no_random and not level.open else None
+        before = _drawn(level.open) if no_random else None
         output, aux = _split_aux(func(*_replaced(args, places, chosen), **kwargs), has_aux, name)
         _check_not_drawn(before)
         outputs, spec = _tensors(output, f"{name}(f)")
@@ -289,7 +308,7 @@ def _jacobian(func: Any, argnums: Argnums, has_aux: bool, name: str, chunk_size:
             _check_floats(outputs, "jacrev(f)")
         graph = level.needs(outputs)
         trees = [args[i] for i in places]
-        each = ([_rows(level, out, graph, chunk_size) for out in outputs] if name == "jacrev" else
+        each = (_rows(level, outputs, graph, chunk_size) if name == "jacrev" else
                 _columns(_Transposed(level, outputs), outputs, graph))
         made = [_shaped(argnums, _unflatten(one, trees)) for one in each]
         made, aux = level.leave(made), level.leave(aux)
@@ -304,7 +323,7 @@ class _Transposed:
     some linear maps are computed by steps that are not smooth at 0 (logcumsumexp's by logarithms)."""
 
     def __init__(self, level: _Level, outputs: Sequence[Any]) -> None:
-        self.level = level
+        self.level, self.outputs = level, outputs
         self.seeds = [_C._vmap_require(_op("ones_like")(o.detach())) if o.is_floating_point() or o.is_complex() else
                       _op("zeros_like")(o) for o in outputs]
         with transposing():
@@ -314,7 +333,18 @@ class _Transposed:
     def push(self, tangents: Sequence[Any], graph: bool) -> list[Any]:
         floats = [s for s in self.seeds if s.requires_grad]
         found = iter(self.level.pull(self.pulled, floats, tangents, graph))
-        return [next(found) if s.requires_grad else s for s in self.seeds]
+        pushed = [next(found) if s.requires_grad else s for s in self.seeds]
+        return [_laid_out(t, out) for t, out in zip(pushed, self.outputs)]
+
+
+def _laid_out(t: Any, like: Any) -> Any:
+    """A derivative forwards lies as what it is of, whatever order it was computed in; several of them, along a first
+    dimension, one after the other."""
+    if like.is_contiguous() or 0 in like.stride():
+        return t.contiguous()
+    several = t.dim() - like.dim()
+    order = [*range(several), *(d + several for d in sorted(range(like.dim()), key=like.stride, reverse=True))]
+    return t.permute(order).contiguous().permute([order.index(d) for d in range(t.dim())])
 
 
 def _check_tangents(primals: Any, tangents: Any, name: str) -> list[Any]:
@@ -341,14 +371,17 @@ def jvp(func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any,
         has_aux: bool = False) -> Any:
     """(func(*primals), its derivative along the tangents); with has_aux a third: aux. strict: an output that does not
     depend on the primals is an error."""
-    return _jvp(func, primals, tangents, strict, has_aux)
+    return _jvp(func, primals, tangents, None, strict, has_aux)
 
 
-def _jvp(func: Any, primals: tuple[Any, ...], tangents: tuple[Any, ...], strict: bool, has_aux: bool) -> Any:
-    vectors = _check_tangents(primals, tangents, "jvp(f, primals, tangents)")
-    with _Level() as level:
-        chosen = [level.enter(p, f"primal {i}") for i, p in enumerate(primals)]
-        output, aux = _split_aux(func(*chosen), has_aux, "jvp")
+def _jvp(func: Any, primals: tuple[Any, ...], tangents: tuple[Any, ...], argnums: Argnums | None, strict: bool,
+         has_aux: bool) -> Any:
+    chosen = primals if argnums is None else tuple(primals[i] for i in _places(argnums, primals))
+    vectors = _check_tangents(chosen, tangents, "jvp(f, primals, tangents)")
+    places = tuple(range(len(primals))) if argnums is None else _places(argnums, primals)
+    with _Level(forwards=True) as level:
+        chosen = [level.enter(primals[i], f"primal {i}") for i in places]
+        output, aux = _split_aux(func(*_replaced(primals, places, chosen)), has_aux, "jvp")
         outputs, spec = _tensors(output, "jvp(f, primals, tangents)")
         for i, out in enumerate(outputs if strict else ()):
             if not out.requires_grad:
@@ -373,7 +406,7 @@ def _push(held: Any, tangents: tuple[Any, ...]) -> Any:
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """(func(*primals), f) where f(*tangents) is the derivative along them: the function runs once for all tangents."""
-    left, _, held = _run(func, primals, False, "linearize")
+    left, _, held = _run(func, primals, None, False, "linearize")
 
     def push(*tangents: Any) -> Any:
         return _push(held, tangents)
@@ -381,16 +414,15 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
 
 
 def _columns(transposed: _Transposed, outputs: Sequence[Any], graph: bool) -> list[list[Any]]:
-    """[output][entered tensor]: [*output.shape, *tensor.shape]."""
-    entered, found = transposed.level.entered, []
-    for i, tensor in enumerate(entered):
-        others = [None if k == i else _op("zeros_like")(t.detach()) for k, t in enumerate(entered)]
-        push = lambda unit, i=i, others=others: tuple(transposed.push([*others[:i], unit, *others[i + 1:]], graph))
-        columns = over_basis(push, tensor)
-        found.append([_own_memory((_op("zeros")(0, dtype=out.dtype) if columns is None else
-                                   _op("movedim")(columns[o], 0, -1)).reshape(*out.shape, *tensor.shape))
-                      for o, out in enumerate(outputs)])
-    return [list(each) for each in zip(*found)]
+    """[output][entered tensor]: [*output.shape, *tensor.shape]. The columns of all tensors are those of one matrix."""
+    entered = transposed.level.entered
+    found = over_basis(lambda *units: tuple(transposed.push(units, graph)), entered)
+    if found is None:
+        return _nothing(outputs, entered)
+    sizes = [t.numel() for t in entered]
+    each = [_op("movedim")(_laid_out(columns, out), 0, -1).split(sizes, -1) for columns, out in zip(found, outputs)]
+    return [[part.reshape(*out.shape, *t.shape) for part, t in zip(parts, entered)]
+            for parts, out in zip(each, outputs)]
 
 
 def jacfwd(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,

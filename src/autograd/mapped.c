@@ -31,17 +31,12 @@ static bool maps(const cr_vmap *v, const cr_tensor *t) { return t && cr_vmap_map
 
 /* A root's gradient for all examples, laid out as the root: 1 where none is given to a root of one element. */
 static cr_status seed(const cr_vmap *v, cr_tensor *root, cr_tensor *given, cr_tensor **out) {
-    cr_tensor *front = NULL;
     if (!given) {
         if (cr_dim_known(root->env, cr_meta_numel(root->env, &root->meta), CR_EQ, 1) != CR_YES)
             return CR_FAIL(CR_ERUNTIME, "grad can be implicitly created only for scalar outputs");
         return cr_call_1("aten::ones_like", (cr_arg[]){ cr_arg_tensor(root->mapped) }, 1, out);
     }
-    CR_TRY(cr_vmap_lift(v, given, &front));
-    cr_arg args[] = { cr_arg_tensor(front), cr_arg_int(0), cr_arg_int(root->mapped_dim) };
-    cr_status status = cr_call_1("aten::movedim.int", args, 3, out);
-    cr_tensor_release(front);
-    return status;
+    return cr_vmap_lift(v, given, root->mapped_dim, out);
 }
 
 static cr_status prepare(const cr_vmap *v, const cr_backward *b, values *roots, values *grads, values *inputs) {

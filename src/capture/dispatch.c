@@ -25,7 +25,11 @@ bool cr_set_capturing(bool on) {
     bool before = capturing;
     return capturing = on, before;
 }
-bool cr_follows_opaque(void) { return !ends_at_opaque; }
+/* Of its derivatives, and of many examples at once, that library alone knows. */
+bool cr_follows_opaque(void) {
+    const cr_ambient *at = cr_ambient_get();
+    return !ends_at_opaque && !at->transforms && !at->vmap;
+}
 void cr_plain_begin(void) { plain_depth++; }
 void cr_plain_end(void) { plain_depth--; }
 void cr_run_only_begin(void) { run_only_depth++; }

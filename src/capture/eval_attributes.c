@@ -126,6 +126,8 @@ static int own_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObjec
         return PyErr_Clear(), MISSING;
     }
     if (PyFunction_Check(value)) return made_function_attribute(c, value, name, out);
+    if (PyCFunction_Check(value) && !_PyType_Lookup(Py_TYPE(value), name)) return MISSING;
+    if (PyCFunction_Check(value) && cr_is_text_of_function(name)) return found(PyObject_GetAttr(value, name), out);
     if (!cr_is_python_class(Py_TYPE(value)) && cr_is_held_constant(value) && !PyCFunction_Check(value))
         return found(PyObject_GetAttr(value, name), out); /* a dtype's, a device's */
     if (PyTuple_Check(value) && !cr_is_python_class(Py_TYPE(value))) /* a size */

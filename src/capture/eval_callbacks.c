@@ -105,6 +105,10 @@ int cr_make_partial(cr_call_frame *f, PyTypeObject *type, const cr_arguments *a)
     return made ? cr_push(f, made), 0 : -1;
 }
 
+PyObject *cr_part_of_partial(PyObject *partial, int k) {
+    return cr_read_now(CR_READ_FIELD, partial, NULL, k == 0 ? FUNCTION : k == 1 ? ARGUMENTS : KEYWORDS);
+}
+
 /* Its part, as a value. New reference. */
 static PyObject *part_of(cr_capture *c, PyObject *partial, int offset) {
     if (!cr_is_token(partial)) return Py_NewRef(cr_read_now(CR_READ_FIELD, partial, NULL, offset));

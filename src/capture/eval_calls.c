@@ -310,6 +310,7 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
         if (copied != 1) return copied;
         int foreign = cr_call_foreign(c, f, real, &(cr_arguments){ args, nargs, kwnames });
         if (foreign == 1 && c->tracer && cr_strict_drops(real)) return cr_push(f, Py_NewRef(Py_None)), 0;
+        if (foreign == 1) foreign = cr_call_closure(c, f, token, &(cr_arguments){ args, nargs, kwnames });
         int hidden = foreign == 1 ? call_hidden(c, f, token, args, nargs, kwnames) : 1;
         if (hidden != 1) return hidden;
         if (foreign == 1) return cr_push_call(c, token, args, nargs, kwnames);
@@ -353,6 +354,8 @@ int cr_call_value(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject 
     if (PyFunction_Check(callable)) {
         int flags = ((PyCodeObject *)PyFunction_GET_CODE(callable))->co_flags;
         bool suspends = flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
+        int closed = c->plain ? 1 : cr_call_closure(c, f, callable, &(cr_arguments){ args, nargs, kwnames });
+        if (closed != 1) return closed;
         if (!c->plain || !suspends) return cr_push_call(c, callable, args, nargs, kwnames);
     }
     if (!c->plain && PyType_Check(callable) && cr_is_partial_type((PyTypeObject *)callable))

@@ -92,6 +92,45 @@ static int call_instead(cr_capture *c, cr_call_frame *f, PyObject *name, const c
     return r;
 }
 
+/* ---- closures ---- */
+
+/* What cell k of a function holds; NULL: a break, or an exception. */
+static PyObject *held_by(cr_capture *c, PyObject *given, Py_ssize_t k) {
+    PyObject *cell, *value = NULL;
+    if (cr_is_token(given)) cell = cr_wrap_read(c, CR_READ_CELL, cr_source_of(given), cr_real(given), NULL, k);
+    else cell = Py_NewRef(PyTuple_GET_ITEM(PyFunction_GET_CLOSURE(given), k));
+    if (!cell) return NULL;
+    PyObject *real = cr_is_token(cell) ? cr_real(cell) : cell;
+    if (!PyCell_Check(real) || !PyCell_GET(real) || (real != cell && cr_find_store(c, real, NULL)))
+        cr_break(c, "a variable of a closure of the library's is not what it was");
+    else if (real == cell) value = Py_NewRef(PyCell_GET(cell));
+    else value = cr_wrap_read(c, CR_READ_CONTENTS, cr_source_of(cell), real, NULL, 0);
+    Py_DECREF(cell);
+    return value;
+}
+
+int cr_call_closure(cr_capture *c, cr_call_frame *f, PyObject *given, const cr_arguments *a) {
+    PyObject *function = cr_is_token(given) ? cr_real(given) : given, *code = PyFunction_GET_CODE(function);
+    PyObject *name = NULL;
+    const cr_frontend *fe = NULL;
+    cr_row_kind kind = CR_ROW_NONE;
+    for (size_t i = 0; kind != CR_ROW_CLOSURE && (fe = cr_frontend_at(i)); i++)
+        kind = fe->row ? fe->row(code, &name) : CR_ROW_NONE;
+    if (kind != CR_ROW_CLOSURE || c->plain) return 1;
+    if (cr_use_frontend(c, fe)) return -1;
+    PyObject *closure = PyFunction_GET_CLOSURE(function);
+    Py_ssize_t held = closure ? PyTuple_GET_SIZE(closure) : 0, k = 0;
+    Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0);
+    PyObject **all = PyMem_Malloc((size_t)(held + total + 1) * sizeof *all);
+    if (!all) return PyErr_NoMemory(), -1;
+    while (k < held && (all[k] = held_by(c, given, k))) k++;
+    for (Py_ssize_t i = 0; i < total; i++) all[held + i] = a->at[i];
+    int r = k < held ? -1 : call_instead(c, f, name, &(cr_arguments){ all, held + a->n, a->kwnames });
+    while (k--) Py_DECREF(all[k]);
+    PyMem_Free(all);
+    return r;
+}
+
 /* ---- mixed precision: on or off in the recorder, so that ops are recorded with their casts ---- */
 
 enum { CAST_ENABLED, CAST_DTYPE, CAST_CACHE };
@@ -113,6 +152,7 @@ static int set_cast(cr_capture *c, cr_call_frame *f, PyObject *callable, int wha
     int on = what == CAST_DTYPE ? 0 : PyObject_IsTrue(value);
     if (on < 0) return -1;
     if (on && !here) return refuse(c, callable, "for a device that is not the CPU");
+    if (on && cr_ambient_get()->vmap) return refuse(c, callable, "inside of vmap, where only some ops are cast");
     if (what == CAST_DTYPE && here && set_cast_dtype(c, callable, value)) return -1;
     if (what == CAST_ENABLED && here) cast->enabled = on;
     if (what == CAST_CACHE) cast->no_cache = !on;
@@ -144,18 +184,28 @@ static int call_row(cr_capture *c, cr_call_frame *f, cr_row_kind kind, PyObject 
     bool before;
     switch (kind) {
     case CR_ROW_CASTS: return answer_casts(c, f, callable, object, a);
+    case CR_ROW_UNMAPPED:
+        if (cr_ambient_get()->vmap || cr_ambient_get()->forwards)
+            return refuse(c, callable, "in a transform that the library has no rule for it in");
+        /* fall through */
     case CR_ROW_OP: c->on_tensors = true; return cr_give(c, f, cr_call_for_real(c, f, object, a, true));
     case CR_ROW_GIVES: return cr_give(c, f, Py_NewRef(object));
     case CR_ROW_COMPILES: return cr_give(c, f, PyBool_FromLong(cr_is_capturing()));
     case CR_ROW_CONSTANTS:
     case CR_ROW_ASKS: return call_on_constants(c, f, callable, a);
     case CR_ROW_OVERRIDES: return answer_overrides(c, f, callable, a);
-    case CR_ROW_GET_GRAD: return cr_give(c, f, PyBool_FromLong(cr_ambient_get()->grad));
-    case CR_ROW_SET_GRAD: return cr_switch_grad(c, a, &before) ? -1 : cr_give(c, f, Py_NewRef(Py_None));
+    case CR_ROW_GET_GRAD:
+    case CR_ROW_SET_GRAD:
+        if (cr_ambient_get()->forwards)
+            return refuse(c, callable, "in a function that is differentiated forwards, whatever the mode is");
+        if (kind == CR_ROW_GET_GRAD) return cr_give(c, f, PyBool_FromLong(cr_ambient_get()->grad));
+        return cr_switch_grad(c, a, &before) ? -1 : cr_give(c, f, Py_NewRef(Py_None));
     case CR_ROW_REGION: return cr_call_region(c, f, object, a);
     case CR_ROW_EXPORTS: return c->tracer ? cr_call_run(c, f, object, a) : 1;
     case CR_ROW_SYMBOLIC: return cr_call_symbolic(c, f, object, a);
     case CR_ROW_UNRECORDED:
+        if (cr_ambient_get()->transforms || cr_ambient_get()->vmap)
+            return refuse(c, callable, "in a transform: what it does there is its own");
         if (cr_ambient_get()->grad && cr_capture_records(c))
             return refuse(c, callable, "where gradients are recorded: its backward is its own");
         /* fall through */

@@ -9,8 +9,6 @@
 #include "graph/writes.h"
 #include "python/py.h"
 
-#include <string.h>
-
 typedef struct walk {
     cr_map seen;
     uint64_t print; /* of all that was seen */
@@ -72,16 +70,21 @@ static void look_at(walk *w, PyObject *value) {
     else if (PyCell_Check(value)) look_at(w, PyCell_GET(value));
     else if (PyFunction_Check(value)) look_into_function(w, value);
     else if (PyMethod_Check(value)) look_at(w, PyMethod_GET_FUNCTION(value)), look_at(w, PyMethod_GET_SELF(value));
+    else if (cr_is_partial_type(Py_TYPE(value)))
+        for (int k = 0; k < 3; k++) look_at(w, cr_part_of_partial(value, k));
     else w->unknown = true; /* an iterator, a generator: what it has given already is not seen */
     w->depth--;
 }
 
-/* Of all that the functions may reach and change. False: it cannot be told. */
-static bool fingerprint(const cr_capture *c, const cr_arguments *a, uint64_t *print) {
+static Py_ssize_t count(const cr_arguments *a) { return a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0); }
+
+/* Of all that the functions may reach and change: what the region was called with, and what it is `given` in its place.
+ * False: it cannot be told. */
+static bool fingerprint(const cr_capture *c, const cr_arguments *a, PyObject *const *given, uint64_t *print) {
     walk w = { .depth = 0 };
-    Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0);
     cr_map_init(&w.seen);
-    look_into_all(&w, a->at, total);
+    look_into_all(&w, a->at, count(a));
+    look_into_all(&w, given, count(a));
     for (size_t i = 0; i < c->reordered.n; i++) note(&w, c->reordered.at[i].call, i);
     for (size_t i = 0; i < c->stores.n; i++) { /* what is found once, and is what it always is: cached results, ops */
         const cr_store *s = &c->stores.at[i];
@@ -121,97 +124,70 @@ static bool writes_outside(writing *w) {
     return w->found;
 }
 
-/* ---- layouts ---- */
-
-/* Ops whose results are laid out by their arguments and dimensions alone, however a library computes them for many
- * examples at once. A product of matrices is none: it may be computed transposed. */
-static bool has_one_layout(const cr_graph *g, const cr_node *node) {
-    static const char *const names[] = { "aten::to.dtype", "aten::_to_copy",  "aten::clone",      "aten::contiguous",
-                                         "aten::copy_",    "aten::full",      "aten::arange",     "aten::zeros",
-                                         "aten::ones",     "aten::ones_like", "aten::zeros_like", "aten::full_like",
-                                         "aten::new_ones", "aten::new_zeros", "aten::new_full",   "aten::cumsum",
-                                         "aten::_softmax" };
-    if (node->op->tags & (CR_TAG_POINTWISE | CR_TAG_REDUCTION | CR_TAG_VIEW)) return true;
-    for (size_t i = 0; i < CR_COUNT(names); i++)
-        if (!strcmp(node->op->name, names[i])) return true;
-    const cr_arg *indices = &node->args[1]; /* of an index: of all dimensions, else it asks whose sizes come first */
-    if (strcmp(node->op->name, "aten::index.Tensor") || indices->kind != CR_ARG_LIST) return false;
-    const cr_meta *self = cr_graph_value(g, (uint32_t)node->args[0].u.i)->meta;
-    bool all = self && indices->n == self->rank;
-    for (uint32_t i = 0; all && i < indices->n; i++) all = indices->u.list[i].kind == CR_ARG_VALUE;
-    return all;
-}
-
-/* Is the region one of another library's transforms that may lay its results out in its own way (`_lays_out`), and has
- * it called, since node `first`, an op of which that matters? */
-static const cr_op *find_laid_out(const cr_graph *g, uint32_t first, const PyFunctionObject *region) {
-    if (!region->func_dict || !PyDict_GetItemString(region->func_dict, "_lays_out")) return NULL;
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
-        const cr_node *node = cr_graph_node(g, n);
-        if (n >= first && node->kind == CR_NODE_CALL && !has_one_layout(g, node)) return node->op;
-    }
-    return NULL;
-}
-
 /* ---- calls ---- */
 
-/* Arguments in a tuple, or by name in a dict, as CPython may look into them: dicts from outside unfolded. New
- * reference. */
-static PyObject *opened(cr_capture *c, PyObject *value) {
-    if (PyDict_CheckExact(value)) {
-        PyObject *made = PyDict_New(), *key, *item;
-        for (Py_ssize_t at = 0; made && PyDict_Next(value, &at, &key, &item);) {
-            PyObject *operand = cr_operand(c, item);
-            if (!operand || PyDict_SetItem(made, key, operand)) Py_CLEAR(made);
-            Py_XDECREF(operand);
-        }
-        return made;
-    }
-    if (!PyTuple_CheckExact(value)) return Py_NewRef(value);
-    PyObject *made = PyTuple_New(PyTuple_GET_SIZE(value));
-    for (Py_ssize_t i = 0; made && i < PyTuple_GET_SIZE(value); i++) {
-        PyObject *operand = cr_operand(c, PyTuple_GET_ITEM(value, i));
-        if (operand) PyTuple_SET_ITEM(made, i, operand);
-        else Py_CLEAR(made);
+static PyObject *opened(cr_capture *c, PyObject *value, int depth);
+
+static PyObject *opened_dict(cr_capture *c, PyObject *dict, int depth) {
+    PyObject *made = PyDict_New(), *key, *item;
+    for (Py_ssize_t at = 0; made && PyDict_Next(dict, &at, &key, &item);) {
+        PyObject *operand = opened(c, item, depth);
+        if (!operand || PyDict_SetItem(made, key, operand)) Py_CLEAR(made);
+        Py_XDECREF(operand);
     }
     return made;
 }
 
-static int run(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a) {
-    Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0), k = 0;
-    PyObject **given = PyMem_Calloc((size_t)total + 1, sizeof *given);
-    if (!given) return PyErr_NoMemory(), -1;
-    while (k < total && (given[k] = opened(c, a->at[k]))) k++;
-    int r = k == total ? cr_call_run(c, f, function, &(cr_arguments){ given, a->n, a->kwnames }) : -1;
-    while (k--) Py_DECREF(given[k]);
-    PyMem_Free(given);
-    return r;
+/* Arguments as CPython may look into them: containers from outside unfolded, in each other, too. New reference. */
+static PyObject *opened(cr_capture *c, PyObject *value, int depth) {
+    PyObject *from = ++depth > CR_MAX_NESTING ? NULL : cr_operand(c, value), *made = NULL;
+    if (!from) return depth > CR_MAX_NESTING ? cr_break(c, "containers lie too deep in each other"), NULL : NULL;
+    bool list = PyList_CheckExact(from);
+    if (PyDict_CheckExact(from)) made = opened_dict(c, from, depth);
+    else if (!list && !PyTuple_CheckExact(from)) made = Py_NewRef(from);
+    else {
+        Py_ssize_t n = PySequence_Fast_GET_SIZE(from);
+        made = list ? PyList_New(n) : PyTuple_New(n);
+        for (Py_ssize_t i = 0; made && i < n; i++) {
+            PyObject *operand = opened(c, PySequence_Fast_GET_ITEM(from, i), depth);
+            if (!operand) Py_CLEAR(made);
+            else if (list) PyList_SET_ITEM(made, i, operand);
+            else PyTuple_SET_ITEM(made, i, operand);
+        }
+    }
+    Py_DECREF(from);
+    return made;
 }
 
-static int call_region(cr_capture *c, cr_call_frame *f, PyObject *region, const cr_arguments *a) {
+static int run(cr_capture *c, cr_call_frame *f, PyObject *region, const cr_arguments *a, PyObject *const *given) {
     PyFunctionObject *function = (PyFunctionObject *)region;
     uint64_t before, after;
-    if (!fingerprint(c, a, &before))
+    if (!fingerprint(c, a, given, &before))
         return cr_break(c, "functions given to %U() use something that is no tensor, number or container: give them "
                            "what it holds instead", function->func_qualname);
     const cr_graph *g = cr_trace_graph(cr_trace_current());
     writing w = { g, cr_graph_node_limit(g), cr_graph_value_count(g), false };
-    if (run(c, f, region, a)) return -1;
+    if (cr_call_run(c, f, region, &(cr_arguments){ given, a->n, a->kwnames })) return -1;
     if (!cr_is_known_value(cr_peek(f, 1)))
         return cr_break(c, "%U() gives something else than tensors and numbers in tuples, lists and dicts",
                         function->func_qualname);
-    const cr_op *laid_out = find_laid_out(g, w.nodes, function);
-    if (laid_out)
-        return cr_break(c,
-                        "%s is called under a transform of another library, which may lay its result out in another "
-                        "way",
-                        laid_out->name);
     if (writes_outside(&w))
         return cr_break(c, "a function given to %U() writes to a tensor that was there before: use the functional "
                            "form, and return the new value", function->func_qualname);
-    if (fingerprint(c, a, &after) && before == after) return 0;
+    if (fingerprint(c, a, given, &after) && before == after) return 0;
     return cr_break(c, "a function given to %U() changes something that was there before: return the new value instead",
                     function->func_qualname);
+}
+
+static int call_region(cr_capture *c, cr_call_frame *f, PyObject *region, const cr_arguments *a) {
+    Py_ssize_t total = count(a), k = 0;
+    PyObject **given = PyMem_Calloc((size_t)total + 1, sizeof *given);
+    if (!given) return PyErr_NoMemory(), -1;
+    while (k < total && (given[k] = opened(c, a->at[k], 0))) k++;
+    int r = k == total ? run(c, f, region, a, given) : -1;
+    while (k--) Py_DECREF(given[k]);
+    PyMem_Free(given);
+    return r;
 }
 
 /* What fullgraph raises for a region that cannot be. */

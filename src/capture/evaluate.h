@@ -363,6 +363,7 @@ bool cr_may_be_called(PyObject *value);
 extern PyTypeObject cr_callback_type, cr_iterator_type;
 PyObject *cr_iterator_new(cr_capture *c, PyObject *object); /* goes through an object by its __next__ in Python */
 bool cr_is_partial_type(const PyTypeObject *type);          /* functools.partial */
+PyObject *cr_part_of_partial(PyObject *partial, int k); /* function, arguments, keywords; borrowed */
 int cr_make_partial(cr_call_frame *f, PyTypeObject *type, const cr_arguments *a);
 int cr_call_partial(cr_capture *c, cr_call_frame *f, PyObject *partial, const cr_arguments *a); /* as cr_call_value */
 bool cr_is_getter_type(const PyTypeObject *type);           /* operator.itemgetter, attrgetter, methodcaller */
@@ -439,6 +440,8 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
                     PyObject *kwnames);
 /* A function in C of a library with foreign tensors (eval_foreign.c); as cr_call_value. 1: it is none. */
 int cr_call_foreign(cr_capture *c, cr_call_frame *f, PyObject *callable, const cr_arguments *a);
+/* A closure whose code has a row, from outside or made by the program. */
+int cr_call_closure(cr_capture *c, cr_call_frame *f, PyObject *function, const cr_arguments *a);
 PyObject *cr_class_of_result(cr_capture *c); /* of a tensor that an op gave, as a value; NULL: exception or break */
 /* Pushes what a function in C returned; NULL: -1. */
 int cr_give(cr_capture *c, cr_call_frame *f, PyObject *result);

@@ -57,7 +57,7 @@ bool cr_break_as_asked(cr_capture *c, PyObject *callable, PyObject *const *args,
 static bool is_known_value(PyObject *value, int depth) {
     if (cr_is_tensor_value(value) || cr_is_constant(value) || Py_IS_TYPE(value, &cr_py_held_type)) return true;
     if (!depth) return false;
-    if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
+    if ((PyTuple_Check(value) && !cr_is_python_class(Py_TYPE(value))) || PyList_CheckExact(value)) {
         for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); i++)
             if (!is_known_value(PySequence_Fast_GET_ITEM(value, i), depth - 1)) return false;
         return true;
@@ -100,7 +100,8 @@ static int run_on_symbols(cr_capture *c, cr_call_frame *f, PyObject *function, c
     PyObject **given = PyMem_Calloc((size_t)total + 1, sizeof *given);
     if (!given) return PyErr_NoMemory(), -1;
     for (; k < total; k++) {
-        bool calls = !is_known_value(a->at[k], 8) && !cr_is_open(a->at[k]) && cr_may_be_called(a->at[k]);
+        bool calls = (PyCFunction_Check(a->at[k]) || !is_known_value(a->at[k], 8)) && !cr_is_open(a->at[k]) &&
+                     cr_may_be_called(a->at[k]);
         if (calls && checks) given[k] = Py_NewRef((PyObject *)&PyUnicode_Type); /* str() is "" */
         else if (!(given[k] = calls ? cr_callback_new(c, a->at[k]) : cr_operand(c, a->at[k]))) break;
     }

@@ -63,19 +63,25 @@ static cr_status repeated(const cr_vmap *v, cr_tensor *t, cr_tensor **out) {
 }
 
 /* Views of values are taken outside of the level and of those inside. */
-static cr_status lift(const cr_vmap *v, cr_tensor *t, cr_tensor **out) {
-    if (!t->mapped || t->level < v->id) return repeated(v, t, out);
-    if (t->level == v->id) return moved(t->mapped, t->mapped_dim, 0, out);
+static cr_status lift(const cr_vmap *v, cr_tensor *t, int dim, cr_tensor **out) {
     cr_tensor *inner;
-    CR_TRY(lift(v, t->mapped, &inner));
-    return example_of(t->level, inner, t->mapped_dim + 1, out);
+    if (t->mapped && t->level == v->id) return moved(t->mapped, t->mapped_dim, dim, out);
+    if (t->mapped && t->level > v->id) { /* the levels inside stay outermost */
+        int at = t->mapped_dim < dim ? dim + 1 : dim;
+        CR_TRY(lift(v, t->mapped, at, &inner));
+        return example_of(t->level, inner, t->mapped_dim + (at <= t->mapped_dim), out);
+    }
+    CR_TRY(repeated(v, t, &inner));
+    cr_status status = moved(inner, 0, dim, out);
+    cr_tensor_release(inner);
+    return status;
 }
 
-cr_status cr_vmap_lift(const cr_vmap *v, cr_tensor *t, cr_tensor **out) {
+cr_status cr_vmap_lift(const cr_vmap *v, cr_tensor *t, int dim, cr_tensor **out) {
     cr_ambient *ambient = cr_ambient_get();
     cr_vmap *before = ambient->vmap;
     ambient->vmap = v->outer;
-    cr_status status = lift(v, t, out);
+    cr_status status = lift(v, t, dim, out);
     ambient->vmap = before;
     return status;
 }
@@ -85,7 +91,7 @@ static cr_status lower_all(const cr_vmap *v, cr_tensor *t, cr_tensor **out) {
     if (!v) return cr_tensor_retain(*out = t), CR_OK;
     CR_TRY(lower_all(v->outer, t, &outer));
     if (cr_vmap_maps(v, outer)) return *out = outer, CR_OK;
-    cr_status status = cr_vmap_lift(v, outer, &value);
+    cr_status status = cr_vmap_lift(v, outer, 0, &value);
     cr_tensor_release(outer);
     if (status) return status;
     status = cr_vmap_lower(v, value, 0, out);
@@ -110,6 +116,18 @@ cr_arg cr__batch_sizes(cr__batch *b, bool first, const cr_meta *m) {
     if (first) list[n++] = cr_arg_int(b->v->size);
     for (int d = 0; d < m->rank; d++) list[n++] = cr_arg_int(m->size[d]);
     return cr_arg_list(list, n);
+}
+
+int64_t cr__batch_count(cr__batch *b) {
+    int64_t n;
+    bool is = true;
+    if (cr_dim_is_plain(b->v->size)) return b->v->size;
+    if (b->run.status) return -1;
+    if (!cr_dim_hint(b->exec.env, b->v->size, &n))
+        b->run.status = CR_FAIL(CR_EDATADEP, "vmap: %s is done as often as there are examples, and how many there are "
+                                             "depends on data", b->op->name);
+    else b->run.status = cr_dim_decide(b->exec.env, b->v->size, CR_EQ, n, &is);
+    return b->run.status || !is ? -1 : n;
 }
 
 cr_arg cr__batch_front(cr__batch *b, const cr_arg *a) {
@@ -150,7 +168,8 @@ void cr__batch_run(cr__batch *b, const cr_op *op, const cr_arg *args) {
 static bool fit(cr__batch *b, cr_arg *a, int dim, const cr_meta *want, bool may) {
     const cr_meta *m = cr__run_meta(&b->run, a);
     if (b->run.status || m->dtype != want->dtype) return false;
-    bool same = m->rank == want->rank + 1 && dim < m->rank && m->size[dim] == b->v->size;
+    bool same = m->rank == want->rank + 1 && dim < m->rank &&
+                cr_dim_known(b->run.e->env, m->size[dim], CR_EQ, b->v->size) == CR_YES;
     for (int d = 0; same && d < want->rank; d++) {
         cr_dim have = m->size[d < dim ? d : d + 1];
         same = have == want->size[d] || cr_dim_known(b->run.e->env, have, CR_EQ, want->size[d]) == CR_YES;
@@ -264,10 +283,10 @@ static void loop_over_none(cr__batch *b) {
 static void loop(cr__batch *b) {
     cr_vmap_counts *counts = &cr_ambient_get()->looped;
     const cr_schema *s = &b->op->schema;
-    int64_t n = b->v->size;
+    int64_t n = cr__batch_count(b);
     counts->loops++, counts->last = b->op;
     for (uint16_t i = 0; i < s->nreturns; i++) b->dim[i] = 0;
-    if (!n) return loop_over_none(b);
+    if (n <= 0) return n ? (void)0 : loop_over_none(b);
     cr_arg *each = cr__batch_list(b, (size_t)n * s->nreturns), *args = cr__batch_list(b, s->nparams);
     if (!each || !args) return;
     for (int64_t i = 0; i < n && !b->run.status; i++) {
@@ -376,13 +395,18 @@ static bool has_parts(const cr_op *op) {
     return row->batch.as || row->decomp || row->decomp_fn || row->core_fn || (row->core && strcmp(row->core, "keep"));
 }
 
-static cr_status begin(cr__batch *b, const cr_vmap *v, const cr_op *op, const cr_arg *args) {
-    *b = (cr__batch){ .v = v, .op = op, .args = args, .run.e = cr_exec_emitter() };
+static void init(cr__batch *b, const cr_vmap *v, const cr_op *op, const cr_arg *args) {
+    *b = (cr__batch){ .v = v, .op = op, .args = args, .exec = *cr_exec_emitter() };
+    b->run.e = &b->exec;
     b->rule.out = b->rule.inline_out;
     cr_arena_init(&b->arena);
-    cr_env *env = cr_ambient_get()->mode.env;
-    cr_args_have_fake(args, op->schema.nparams, &env);
-    return is_primitive(op) ? cr_rule_run(&b->rule, op, env, args, NULL) : CR_OK;
+    b->exec.env = cr_ambient_get()->mode.env;
+    cr_args_have_fake(args, op->schema.nparams, &b->exec.env);
+}
+
+static cr_status begin(cr__batch *b, const cr_vmap *v, const cr_op *op, const cr_arg *args) {
+    init(b, v, op, args);
+    return is_primitive(op) ? cr_rule_run(&b->rule, op, b->exec.env, args, NULL) : CR_OK;
 }
 
 static void finish(cr__batch *b) {
@@ -453,9 +477,8 @@ static cr_status call_parts(const cr_vmap *v, const cr_op *op, const cr_arg *arg
     if (status != CR_EDATADEP || !v->size) return status;
     cr_ambient *ambient = cr_ambient_get();
     cr_vmap *before = ambient->vmap;
-    cr__batch b = { .v = v, .op = op, .args = args, .run.e = cr_exec_emitter() };
-    b.rule.out = b.rule.inline_out;
-    cr_arena_init(&b.arena);
+    cr__batch b;
+    init(&b, v, op, args);
     ambient->vmap = v->outer;
     loop(&b);
     ambient->vmap = before;
@@ -512,7 +535,7 @@ static cr_status write_back(const cr_vmap *v, const cr_op *op, const cr_arg *tar
         return CR_FAIL(CR_ERUNTIME, "%s: the result has other sizes than the tensor that is written to",
                        op->schema.name);
     cr_tensor *source, *written = NULL;
-    CR_TRY(cr_vmap_lift(v, from->u.t, &source));
+    CR_TRY(cr_vmap_lift(v, from->u.t, 0, &source));
     cr_ambient *ambient = cr_ambient_get();
     cr_vmap *before = ambient->vmap;
     ambient->vmap = v->outer;

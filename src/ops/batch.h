@@ -37,8 +37,9 @@ void cr_vmap_end(cr_vmap *v);
 bool cr_vmap_maps(const cr_vmap *v, const cr_tensor *t);
 /* Maps dimension `dim` of t. */
 CR_NODISCARD cr_status cr_vmap_lower(const cr_vmap *v, cr_tensor *t, int dim, cr_tensor **out);
-/* The other way: the examples are the first dimension; a tensor that is not mapped is repeated. */
-CR_NODISCARD cr_status cr_vmap_lift(const cr_vmap *v, cr_tensor *t, cr_tensor **out);
+/* The other way: the examples are dimension `dim`, which is one that there is; a tensor that is not mapped is repeated
+ * along it. */
+CR_NODISCARD cr_status cr_vmap_lift(const cr_vmap *v, cr_tensor *t, int dim, cr_tensor **out);
 /* The tensor mapped at every level that is in force: a value of its own for every example. */
 CR_NODISCARD cr_status cr_vmap_lower_all(cr_tensor *t, cr_tensor **out);
 /* What has memory: behind all levels. Borrowed. */

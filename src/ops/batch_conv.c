@@ -39,11 +39,13 @@ void cr__batch_convolution(cr__batch *b) {
         cr__batch_run(b, NULL, args);
         return;
     }
+    int64_t n = cr__batch_count(b); /* groups are a number */
+    if (n < 0) return;
     if (single) x = CR_RUN(&b->run, "unsqueeze", x, cr_arg_int(1));
     args[INPUT] = to_channels(b, x);
     args[WEIGHT] = to_first(b, cr__batch_each(b, &args[WEIGHT], 0));
     if (args[BIAS].kind == CR_ARG_TENSOR) args[BIAS] = to_first(b, cr__batch_each(b, &args[BIAS], 0));
-    args[GROUPS].u.i *= b->v->size;
+    args[GROUPS].u.i *= n;
     cr__batch_run(b, NULL, args);
     if (b->run.status) return;
     b->made[0] = from_channels(b, b->made[0], b->rule.out[0].meta.size[single ? 0 : 1]);
@@ -70,6 +72,8 @@ void cr__batch_convolution_backward(cr__batch *b) {
         cr__batch_run(b, NULL, args);
         return;
     }
+    int64_t n = cr__batch_count(b);
+    if (n < 0) return;
     if (single) {
         g = CR_RUN(&b->run, "unsqueeze", g, cr_arg_int(1));
         x = CR_RUN(&b->run, "unsqueeze", x, cr_arg_int(1));
@@ -77,9 +81,9 @@ void cr__batch_convolution_backward(cr__batch *b) {
     args[GRAD] = to_channels(b, g);
     args[BACK_INPUT] = to_channels(b, x);
     args[BACK_WEIGHT] = to_first(b, cr__batch_each(b, &args[BACK_WEIGHT], 0));
-    cr_arg channels = cr_arg_int(grad->size[single ? 0 : 1] * b->v->size);
+    cr_arg channels = cr_arg_int(cr_dim_mul(b->exec.env, grad->size[single ? 0 : 1], n));
     if (args[SIZES].kind == CR_ARG_LIST) args[SIZES] = cr_arg_list(&channels, 1);
-    args[BACK_GROUPS].u.i *= b->v->size;
+    args[BACK_GROUPS].u.i *= n;
     cr__batch_run(b, NULL, args);
     if (b->run.status) return;
     if (mask[0].u.i) b->made[0] = from_channels(b, b->made[0], in->size[single ? 0 : 1]);

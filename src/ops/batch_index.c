@@ -148,7 +148,7 @@ void cr__batch_embedding_backward(cr__batch *b) {
                          cr_arg_int(0));
     }
     args[1] = offset(b, &b->args[1], rows);
-    args[2] = cr_arg_int(rows * b->v->size);
+    args[2] = cr_arg_int(cr_dim_mul(b->exec.env, rows, b->v->size));
     args[3] = cr_arg_int(-1);
     cr__batch_run(b, NULL, args);
 }

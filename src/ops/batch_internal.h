@@ -12,6 +12,7 @@ typedef struct cr__batch {
     const cr_op *op;    /* functional */
     const cr_arg *args; /* of one example */
     cr_rule rule;       /* of one example: what the results must be */
+    cr_emitter exec;    /* of the environment that sizes are expressions of */
     cr__run run;        /* calls on values; the first failure ends it */
     cr_arena arena;
     cr_arg made[CR__BATCH_RESULTS]; /* the run's */
@@ -28,6 +29,9 @@ static inline bool cr__is_mapped(const cr__batch *b, const cr_arg *a) {
 cr_arg *cr__batch_list(cr__batch *b, size_t n);
 /* A list of the number of examples (where `first` is set) and the sizes of one. */
 cr_arg cr__batch_sizes(cr__batch *b, bool first, const cr_meta *m);
+/* The number of examples, for what is done as often: an expression is taken for what it is in this call, which is
+ * guarded. -1: the run has failed. */
+int64_t cr__batch_count(cr__batch *b);
 /* The value with the examples first; one that is not mapped as it is. */
 cr_arg cr__batch_front(cr__batch *b, const cr_arg *a);
 /* The value with the examples first, repeated where it is not mapped; with dimensions of one element behind them until

@@ -348,6 +348,7 @@ typedef struct cr_ambient {
     cr_device place;
     bool untaped;                   /* the tape carries out an op: calls inside are not recorded, whatever grad is */
     unsigned transforms;            /* func.grad and its like around, whose tape runs where calls are recorded, too */
+    unsigned forwards;              /* of these: derivatives forwards, which the gradient mode does not end */
     struct cr_py_tracer *tracer;    /* the export that records on this thread, which is the module stack, too */
     struct cr_py_body *body;        /* the innermost body of a region that is being recorded */
     struct cr_vmap *vmap;           /* the innermost vmap (batch.h) whose examples calls are carried out for */

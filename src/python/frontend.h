@@ -38,6 +38,7 @@ static inline cr_autocast cr_ambient_casts(uint64_t word) {
 typedef enum cr_row_kind {
     CR_ROW_NONE,         /* nobody knows */
     CR_ROW_OP,           /* an op: `object`, of ours, is called on the fakes */
+    CR_ROW_UNMAPPED,     /* the same, but not under vmap or forwards: the library refuses it there */
     CR_ROW_GIVES,        /* it gives `object`, whatever it is called with */
     CR_ROW_COMPILES,     /* it asks whether a program is captured */
     CR_ROW_CONSTANTS,    /* it is called as it is, on constants */
@@ -50,6 +51,8 @@ typedef enum cr_row_kind {
     CR_ROW_REGION,       /* `object`, a function of ours, records it with its bodies: cond() and its like */
     CR_ROW_STANDS_IN,    /* a Python function stands in for it, `object` its name */
     CR_ROW_UNRECORDED,   /* the same where no gradients are recorded */
+    CR_ROW_CLOSURE,      /* the code of a closure: `object` names what stands in for it, which takes what the closure
+                            holds, in the order of its names, and then the arguments */
     CR_ROW_COUNT
 } cr_row_kind;
 

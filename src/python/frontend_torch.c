@@ -251,9 +251,20 @@ static bool is_asked(PyObject *callable) {
            PyUnicode_CompareWithASCIIString(module, "torch._dynamo.mutation_guard") == 0;
 }
 
+/* By the address of the code: every function that a program makes is asked about, and to hash code is slow. */
+static cr_row_kind closure(PyObject *code, PyObject **object) {
+    PyObject *address = PyLong_FromVoidPtr(code);
+    PyObject *name = address ? PyDict_GetItemWithError(torch.rows, address) : NULL;
+    Py_XDECREF(address);
+    PyErr_Clear();
+    *object = name;
+    return name ? CR_ROW_CLOSURE : CR_ROW_NONE;
+}
+
 static cr_row_kind row(PyObject *callable, PyObject **object) {
     static const char *const kinds[] = {
         [CR_ROW_NONE] = "",           [CR_ROW_OP] = "op",         [CR_ROW_GIVES] = "gives",
+        [CR_ROW_UNMAPPED] = "unmapped",
         [CR_ROW_CONSTANTS] = "constants", [CR_ROW_ASKS] = "asks", [CR_ROW_OVERRIDES] = "overrides",
         [CR_ROW_COMPILES] = "compiles", [CR_ROW_GET_GRAD] = "get_grad", [CR_ROW_SET_GRAD] = "set_grad",
         [CR_ROW_EXPORTS] = "exports", [CR_ROW_SYMBOLIC] = "symbolic",
@@ -263,6 +274,7 @@ static cr_row_kind row(PyObject *callable, PyObject **object) {
     bool in_c = PyFunction_Check(callable) || (PyCFunction_CheckExact(callable) && stands_alone(callable)) ||
                 Py_IS_TYPE(callable, &PyMethodDescr_Type) ||
                 (PyType_Check(callable) && !cr_is_python_class((PyTypeObject *)callable));
+    if (PyCode_Check(callable)) return closure(callable, object);
     if (!in_c) return CR_ROW_NONE;
     PyObject *found = PyDict_GetItemWithError(torch.rows, callable), *made = NULL;
     if (!found && !PyErr_Occurred() && is_asked(callable)) {

@@ -535,6 +535,14 @@ static PyObject *transform(PyObject *module, PyObject *begins) {
     Py_RETURN_NONE;
 }
 
+/* _forwards(begins): the same of a function that is differentiated forwards. */
+static PyObject *forwards(PyObject *module, PyObject *begins) {
+    (void)module;
+    if (begins == Py_True) cr_ambient_get()->forwards++;
+    else cr_ambient_get()->forwards--;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
     { "_function_begin", function_begin, METH_VARARGS, NULL },
     { "_function_results", function_results, METH_VARARGS, NULL },
@@ -546,6 +554,7 @@ static PyMethodDef functions[] = {
     { "_increment_version", increment_version, METH_O, NULL },
     { "_quiet_grad", quiet_grad, METH_O, NULL },
     { "_transform", transform, METH_O, NULL },
+    { "_forwards", forwards, METH_O, NULL },
     { NULL, NULL, 0, NULL },
 };
 

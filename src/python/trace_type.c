@@ -320,6 +320,31 @@ static PyObject *is_recording(PyObject *module, PyObject *unused) {
     return PyBool_FromLong(cr_ambient_get()->mode.recorder || cr_ambient_get()->mode.fake);
 }
 
+static int add_call(PyObject *list, const char *name, bool draws, bool dense) {
+    PyObject *call = Py_BuildValue("(sOO)", name, draws ? Py_True : Py_False, dense ? Py_True : Py_False);
+    int r = call ? PyList_Append(list, call) : -1;
+    Py_XDECREF(call);
+    return r;
+}
+
+/* _recorded_calls(): all that were recorded so far, as (name, does it draw random numbers?, is its first argument no
+ * tensor, or one that is known to be contiguous?). Empty: nothing is recorded. */
+static PyObject *recorded_calls(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    cr_trace *trace = cr_trace_current();
+    const cr_graph *g = trace ? cr_trace_graph(trace) : NULL;
+    PyObject *list = PyList_New(0);
+    for (uint32_t at = g ? cr_graph_first(g) : CR_NO_NODE; list && at != CR_NO_NODE; at = cr_graph_next(g, at)) {
+        const cr_node *node = cr_graph_node(g, at);
+        if (node->kind != CR_NODE_CALL) continue;
+        const cr_arg *first = &node->args[0];
+        const cr_meta *m = first->kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)first->u.i)->meta : NULL;
+        bool dense = !m || cr_meta_is_contiguous(cr_graph_env(g), m, CR_CONTIGUOUS) == CR_YES;
+        if (add_call(list, node->op->name, cr_op_draws(node->op, node->args), dense)) Py_CLEAR(list);
+    }
+    return list;
+}
+
 static PyMethodDef functions[] = {
     { "fake", (PyCFunction)(void (*)(void))fake, METH_VARARGS | METH_KEYWORDS,
       "fake(tensor, dynamic=None, mode=None): a fake of a tensor." },
@@ -328,6 +353,7 @@ static PyMethodDef functions[] = {
       "record(fn, args, dynamic=None, names=None, fake=True): the graph of the ops that fn(*args) calls. dynamic: per "
       "argument, as for fake()." },
     { "_is_recording", is_recording, METH_NOARGS, "Is a trace or a fake mode active here?" },
+    { "_recorded_calls", recorded_calls, METH_NOARGS, NULL },
     { NULL, NULL, 0, NULL },
 };
 

@@ -10,12 +10,16 @@ static cr_vmap *innermost(void) {
     return v;
 }
 
-/* _vmap_begin(size, randomness): randomness is 0 error, 1 different, 2 same. */
+/* _vmap_begin(size, randomness): the size may be a SymInt; randomness is 0 error, 1 different, 2 same. */
 static PyObject *begin(PyObject *module, PyObject *args) {
-    long long size;
+    PyObject *examples;
     int randomness;
     (void)module;
-    if (!PyArg_ParseTuple(args, "Li:_vmap_begin", &size, &randomness)) return NULL;
+    if (!PyArg_ParseTuple(args, "Oi:_vmap_begin", &examples, &randomness)) return NULL;
+    cr_arg read = cr_arg_none();
+    bool open = cr_py_sym_read(examples, &read) && read.kind == CR_ARG_INT;
+    cr_dim size = open ? read.u.i : PyLong_AsLongLong(examples);
+    if (PyErr_Occurred()) return NULL;
     cr_vmap *v = PyMem_Malloc(sizeof *v);
     if (!v) return PyErr_NoMemory();
     cr_vmap_begin(v, size, (cr_randomness)randomness);
@@ -53,14 +57,16 @@ static PyObject *lower(PyObject *module, PyObject *args) {
     return wrapped(status, out);
 }
 
-/* _vmap_lift(tensor): all examples, along a new first dimension; repeated where it is not mapped. */
-static PyObject *lift(PyObject *module, PyObject *o) {
+/* _vmap_lift(tensor, dim): all examples, along a new dimension; repeated where it is not mapped. */
+static PyObject *lift(PyObject *module, PyObject *args) {
+    PyObject *o;
+    int dim;
     (void)module;
     cr_vmap *v = innermost();
-    if (!v) return NULL;
-    if (!cr_py_is_tensor(o)) return PyErr_Format(PyExc_TypeError, "_vmap_lift() takes a Tensor");
-    cr_tensor *out = NULL;
-    cr_status status = cr_vmap_lift(v, cr_py_tensor_of(o), &out);
+    if (!v || !PyArg_ParseTuple(args, "O!i:_vmap_lift", cr_py_tensor_type, &o, &dim)) return NULL;
+    cr_tensor *t = cr_py_tensor_of(o), *out = NULL;
+    if (dim < 0 || dim > t->meta.rank) return PyErr_Format(PyExc_IndexError, "there is no dimension %d", dim);
+    cr_status status = cr_vmap_lift(v, t, dim, &out);
     return wrapped(status, out);
 }
 
@@ -114,7 +120,8 @@ static PyObject *info(PyObject *module, PyObject *unused) {
     static const char *const names[] = { "error", "different", "same" };
     (void)module, (void)unused;
     const cr_vmap *v = innermost();
-    return v ? Py_BuildValue("(Ls)", (long long)v->size, names[v->randomness]) : NULL;
+    PyObject *size = v ? cr_py_dim(cr_ambient_get()->mode.env, v->size) : NULL;
+    return size ? Py_BuildValue("(Ns)", size, names[v->randomness]) : NULL;
 }
 
 /* _vmap_counts(): (loops over examples, loops because a class did not fit, the last op looped over) of this thread. */
@@ -129,7 +136,7 @@ static PyMethodDef functions[] = {
     { "_vmap_end", end, METH_NOARGS, NULL },
     { "_vmap_depth", depth, METH_NOARGS, NULL },
     { "_vmap_lower", lower, METH_VARARGS, NULL },
-    { "_vmap_lift", lift, METH_O, NULL },
+    { "_vmap_lift", lift, METH_VARARGS, NULL },
     { "_vmap_maps", maps, METH_O, NULL },
     { "_vmap_lower_all", lower_all, METH_O, NULL },
     { "_vmap_value", value, METH_O, NULL },

@@ -502,3 +502,16 @@ def test_branches_under_vmap_must_agree():
         cresset.vmap(lambda a: cresset.cond(a.sum() > 0, lambda a: a, lambda a: a[:1], (a,)))(x)
     with pytest.raises(UncapturedHigherOrderOpError, match="must return the same structure"):
         cresset.vmap(lambda a: cresset.cond(a.sum() > 0, lambda a: a, lambda a: (a, a), (a,)))(x)
+
+
+def test_a_number_of_each_example_indexes():
+    x, i = cresset.arange(12.0).reshape(3, 4), cresset.tensor([3, 0, 2])
+    assert cresset.func.vmap(lambda a, k: a[k])(x, i).tolist() == [3.0, 4.0, 10.0]
+    assert cresset.func.vmap(lambda k: x[1:, k])(i).tolist() == [[7.0, 11.0], [4.0, 8.0], [6.0, 10.0]]
+
+
+def test_what_is_given_back_is_the_argument():
+    x = cresset.arange(6.0).reshape(2, 3)
+    for dim in (0, 1, -1):
+        assert cresset.func.vmap(lambda a: a, in_dims=dim, out_dims=dim)(x)._storage_id() == x._storage_id()
+    assert cresset.func.vmap(lambda a: a, in_dims=1, out_dims=0)(x).tolist() == x.t().tolist()

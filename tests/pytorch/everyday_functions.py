@@ -502,7 +502,7 @@ def func_grad_and_value(c):
     yield from calls(c, f, lambda n: (torch.randn(4, 2), torch.randn(n, 4)))
 
 
-@program(breaks=2)
+@program
 def func_jacobians(c):
     def f(x):
         return (
@@ -514,7 +514,7 @@ def func_jacobians(c):
     yield from calls(c, f, lambda n: torch.randn(n))
 
 
-@program(breaks=3)
+@program
 def func_vjp_jvp(c):
     def f(x, t):
         out, back = torch.func.vjp(torch.sin, x)
@@ -523,7 +523,7 @@ def func_vjp_jvp(c):
     yield from calls(c, f, lambda n: (torch.randn(n), torch.randn(n)))
 
 
-@program(breaks=1)
+@program
 def per_sample_gradients(c):
     model = nn.Linear(4, 2)
     p = {k: v.detach() for k, v in model.named_parameters()}

@@ -16,8 +16,7 @@ import torch.utils.checkpoint
 
 import cresset
 from cresset import _C
-from cresset._torch import crossing, lists, opaque
-from cresset.utils._pytree import tree_leaves
+from cresset._torch import crossing, lists, opaque, transforms
 
 _ready: list[bool] = []
 
@@ -94,6 +93,7 @@ def _rows() -> dict[Any, tuple[str, Any]]:
     rows.update(_symbolic())
     for function in _compiling():
         rows[function] = ("compiles", None)
+    rows.update(_not_mapped())
     for name in _META:
         if hasattr(cresset, name):
             rows[getattr(torch, name)] = ("op", getattr(cresset, name))
@@ -103,6 +103,14 @@ def _rows() -> dict[Any, tuple[str, Any]]:
 def _makers() -> dict[Any, tuple[str, Any]]:
     """Methods of torch's tensors that ours do not have."""
     return {torch.Tensor.new_tensor: ("op", _new_tensor), torch.Tensor.new: ("op", _new)}
+
+
+def _not_mapped() -> dict[Any, tuple[str, Any]]:
+    """Ops that are known, but not under vmap: functions and methods."""
+    theirs = [getattr(space, name) for name in transforms.NOT_MAPPED for space in (torch, torch.Tensor, torch._VF)
+              if hasattr(space, name)]
+    known = {function: find(function) for function in theirs if not hasattr(function, "__code__")}
+    return {function: ("unmapped", row[1]) for function, row in known.items() if row is not None and row[0] == "op"}
 
 
 def _of_optimizers() -> dict[Any, tuple[str, Any]]:
@@ -142,47 +150,7 @@ def _regions() -> dict[Any, tuple[str, Any]]:
         except ImportError:
             continue
         found[getattr(module, name)] = ("region", getattr(ours, name))
-    found.update(_transforms())
-    return found
-
-
-def _transforms() -> dict[Any, tuple[str, Any]]:
-    """What torch.func.grad() and grad_and_value() call with (function, argnums, has_aux, args, kwargs), and what vmap()
-    calls; without the names their calls are torch's."""
-    try:
-        module = importlib.import_module("torch._functorch.eager_transforms")
-    except ImportError:
-        return {}
-    theirs = getattr(module, "grad_and_value_impl", None)
-    maps = getattr(sys.modules.get("torch._functorch.vmap"), "vmap_impl", None)
-    found = {theirs: ("region", _grad_and_value), maps: ("region", _mapped)}
-    return {function: row for function, row in found.items() if function is not None}
-
-
-def _mapped(function: Any, in_dims: Any, out_dims: Any, randomness: str, chunk_size: int | None, *args: Any,
-            **kwargs: Any) -> Any:
-    """What torch.func.vmap() calls. Numbers that the function draws are torch's to draw."""
-    from cresset import _higher_order, func
-    if _higher_order.is_in_body() or randomness != "error" or chunk_size is not None:
-        raise NotImplementedError("vmap() in the body of a region, with random numbers or in chunks is torch's")
-    known = find(function) if type(function) is type(torch.relu) else None  # in C: ours of that name
-    if known is not None and known[0] == "op":
-        function = known[1]
-    return func.vmap(function, in_dims, out_dims)(*args, **kwargs)
-
-
-_mapped._lays_out = True  # type: ignore[attr-defined]
-
-
-def _grad_and_value(function: Any, argnums: Any, has_aux: bool, args: Any, kwargs: Any) -> Any:
-    """Ours, which takes more than torch's does: what is no tensor beside the value. In the body of a region torch looks
-    at the function itself."""
-    from cresset import _higher_order, func
-    if _higher_order.is_in_body():
-        raise NotImplementedError("a transform in the body of a region is torch's")
-    found = func._grad_and_value(function, argnums, has_aux, args, kwargs)
-    if has_aux and not all(isinstance(leaf, cresset.Tensor) for leaf in tree_leaves(found[1][1])):
-        raise TypeError("torch's grad() takes nothing but tensors beside the value")
+    found.update(transforms.rows())
     return found
 
 
@@ -446,6 +414,7 @@ def prepare() -> bool:
                            levels=torch.autograd.forward_ad if crossing.allows_private() else _Levels(),
                            set_frames=crossing.private("_C", "_dynamo", "eval_frame", "set_eval_frame") or _no_frames,
                            host=opaque.host, casts=_casts, casting=_casting,
-                           methods={f.__name__ for f in (*_makers(), *_of_optimizers()) if hasattr(f, "__objclass__")})
+                           methods={f.__name__ for f in (*_makers(), *_of_optimizers(), *_not_mapped())
+                                    if hasattr(f, "__objclass__")})
         _ready.append(True)
     return True

@@ -8,6 +8,7 @@ from torch.utils._device import DeviceContext
 from torch.utils.checkpoint import noop_context_fn
 
 from cresset import _C
+from cresset._torch import transforms
 
 
 class Context:
@@ -158,6 +159,42 @@ def checkpoint(function: Any, *args: Any, use_reentrant: bool | None = None, con
     if context_fn is not noop_context_fn or (use_reentrant is not False and torch.is_grad_enabled()):
         _C._graph_break("checkpoint() with a context_fn or without use_reentrant=False records gradients by itself")
     return function(*args, **kwargs)
+
+
+def vjp(func: Any, *primals: Any, argnums: Any = None, has_aux: bool = False) -> Any:
+    """_vjp_with_argnums()."""
+    results, aux, held = transforms.run_vjp(func, primals, argnums, has_aux)
+
+    def wrapper(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        if retain_graph is not True or create_graph is not None:
+            _C._graph_break("a function of vjp() is told what to do with its graph")
+        found = transforms.pull(held, cotangents)
+        return found[0] if isinstance(argnums, int) else found
+    return (results, wrapper, aux) if has_aux else (results, wrapper)
+
+
+def linearize(func: Any, *primals: Any) -> Any:
+    """linearize() where nothing is recorded around it: what torch traces has no history."""
+    results, held = transforms.run_linearize(func, primals)
+
+    def jvp_fn(*tangents: Any) -> Any:
+        return transforms.push(held, tangents)
+    return results, jvp_fn
+
+
+def rows_of(_preallocate_and_copy: bool, argnums: Any, chunk_size: int | None, func: Any, has_aux: bool,
+            *args: Any) -> Any:
+    """What jacrev() gives."""
+    if _preallocate_and_copy:
+        _C._graph_break("jacrev() copies into memory of its own")
+    return transforms.jacobian(func, argnums, has_aux, "jacrev", chunk_size, args)
+
+
+def columns_of(argnums: Any, func: Any, has_aux: bool, randomness: str, *args: Any) -> Any:
+    """What jacfwd() gives."""
+    if argnums is None or randomness != "error":
+        _C._graph_break("jacfwd() of all arguments at once, or of random numbers")
+    return transforms.jacobian(func, argnums, has_aux, "jacfwd", None, args)
 
 
 def _fresh(ctx: Context, args: tuple[Any, ...], output: Any) -> Any:

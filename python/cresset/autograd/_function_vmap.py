@@ -18,7 +18,7 @@ def call(function: type[Function], args: tuple[Any, ...]) -> Any:
     """function.apply(*args), of which at least one is mapped by the innermost level."""
     size, randomness = _C._vmap_info()
     dims = tuple(0 if _C._vmap_maps(a) else None for a in args)
-    values = tuple(_C._vmap_lift(a) if d == 0 else a for a, d in zip(args, dims))
+    values = tuple(_C._vmap_lift(a, 0) if d == 0 else a for a, d in zip(args, dims))
     own, generated = function.vmap is not Function.vmap, function.generate_vmap_rule
     if own and generated:
         raise RuntimeError(f"You tried to vmap over {function.__name__}, but it has both generate_vmap_rule=True and "
@@ -70,7 +70,8 @@ class _Context:
 
 def _run(body: Callable[..., Any], size: int, dims: tuple[Any, ...], values: tuple[Any, ...], randomness: str) -> Any:
     leaves, spec = pytree.tree_flatten(values)
-    found, _, structure = _vmap.mapped(body, size, dims, leaves, spec, 0, randomness, {})
+    found, _, structure = _vmap.mapped(body, size, dims, leaves, spec, _vmap.outputs_at(body, 0),
+                                       randomness, {})
     return pytree.tree_unflatten(found, structure)
 
 

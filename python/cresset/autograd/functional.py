@@ -161,7 +161,7 @@ def _all_rows(output: Any, entered: tuple[Any, ...], create_graph: bool) -> list
     """The same in one walk for all rows."""
     from cresset import _vmap
     pull = lambda seed: tuple(_fill(_grad((output,), entered, (seed,), create_graph), entered, False, create_graph, ""))
-    found = _vmap.over_basis(pull, output)
+    found = _vmap.over_basis(pull, [output])
     return [(_op("zeros")(0, dtype=t.dtype) if found is None else found[i]).reshape(*output.shape, *t.shape)
             for i, t in enumerate(entered)]
 

@@ -5,6 +5,7 @@ import pytest
 import cresset
 from cresset.fx.experimental.proxy_tensor import make_fx
 from cresset.func import (grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap)
+from cresset.utils import _pytree as pytree
 from cresset.utils.checkpoint import checkpoint
 
 W = cresset.tensor([1.0, -2.0, 3.0, 0.5], requires_grad=True)
@@ -206,3 +207,48 @@ def test_exported():
     for strict in (False, True):
         program = cresset.export.export(Slope(), (cresset.randn(4),), strict=strict)
         assert cresset.allclose(program.module()(x), 3 * x ** 2)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: vmap(lambda row: row.sin().sum())(x),
+    lambda x: vmap(grad(lambda row: (row ** 3).sum()))(x),
+    lambda x: vmap(lambda row: (row @ row[:, None], row.softmax(0), row[0]), in_dims=1, out_dims=(0, 1, 0))(x.t()),
+    lambda x: jacrev(lambda y: y.sin())(x[:, 0]),
+    lambda x: jacrev(lambda y, z: (y.sin(), z.exp() * y), argnums=(0, 1))(x[:, 0], x[:, 1]),
+    lambda x: jacfwd(lambda y: y.sin())(x[:, 0]),
+    lambda x: hessian(lambda y: (y ** 3).sum())(x[:, 0]),
+], ids=["vmap", "vmap_grad", "other_dims", "jacrev", "two_outputs", "jacfwd", "hessian"])
+def test_one_capture_for_all_numbers_of_examples(f):
+    compiled = cresset.compile(f, backend="eager")
+    for n in range(2, 14):
+        x = cresset.randn(n, 3)
+        theirs, ours = (pytree.tree_leaves(call(x)) for call in (f, compiled))
+        assert all(cresset.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(ours, theirs, strict=True))
+    assert len(compiled._entries()) == 2 and not any(e["reason"] for e in compiled._entries())
+
+
+def test_loops_over_examples_are_as_many_as_there_are():
+    f = lambda x: vmap(lambda row: cresset.histc(row, 2, -1.0, 1.0))(x)
+    compiled = cresset.compile(f, backend="eager")
+    for n in (2, 3, 4):
+        x = cresset.randn(n, 5)
+        assert cresset.equal(compiled(x), f(x))
+
+
+def test_same_numbers_in_chunks_are_drawn_outside_of_graphs():
+    f = lambda x: vmap(lambda row: row + cresset.rand(2), randomness="same", chunk_size=1)(x)
+    compiled, x = cresset.compile(f, backend="eager"), cresset.zeros(3, 2)
+    for seed in range(2):
+        cresset.manual_seed(seed)
+        theirs = f(x)
+        cresset.manual_seed(seed)
+        assert cresset.equal(compiled(x), theirs) and cresset.equal(theirs[0], theirs[1])
+
+
+def test_changed_arguments_of_a_region_end_a_capture():
+    def f(x, held):
+        return grad(lambda y, h: (h["inner"].append(1), (y * len(h["inner"])).sum())[1])(x, held)
+    compiled, ours, theirs = cresset.compile(f, backend="eager"), {"inner": []}, {"inner": []}
+    for _ in range(3):
+        assert cresset.equal(compiled(cresset.ones(2), ours), f(cresset.ones(2), theirs))
+    assert ours == theirs
