@@ -87,7 +87,8 @@ static int builtin_type_attribute(cr_capture *c, PyObject *type, PyObject *name,
 
 /* Of a function that the program made: its texts, and what was put into its __dict__. */
 static int made_function_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out) {
-    if (cr_is_text_of_function(name) || !PyUnicode_CompareWithASCIIString(name, "__dict__"))
+    if (cr_is_text_of_function(name) || !PyUnicode_CompareWithASCIIString(name, "__dict__") ||
+        !PyUnicode_CompareWithASCIIString(name, "__code__"))
         return found(PyObject_GetAttr(value, name), out);
     if (_PyType_Lookup(&PyFunction_Type, name))
         return cr_break(c, "the attribute '%U' of a function is read", name);
