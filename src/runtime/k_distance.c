@@ -3,9 +3,11 @@
  * Everything is a loop over pairs of rows. A distance is a sum of |a - b|^p in eight lanes, so that it vectorises
  * without changing what is added to what between machines. The derivative of |a - b| along a coordinate is zero where
  * it has none. Euclidean distances of many rows are |a|^2 + |b|^2 - 2ab, by one matrix product; pairs so close that too
- * few digits would be left are computed by their differences after all. */
+ * few digits would be left are computed by their differences after all. Rows of a few numbers are taken many at a
+ * time. */
 #include "runtime/gemm.h"
 #include "runtime/kernels.h"
+#include "runtime/rt_wide.h"
 
 #include <math.h>
 #include <string.h>
@@ -249,6 +251,66 @@ static int by_product(const rt_ctx *ctx, pairs *q, int64_t batch) {
     return code;
 }
 
+/* ---- rows of a few numbers ---- */
+
+/* Points of two or three coordinates: BLOCK of the other rows side by side, which lie by columns. A sum has less than
+ * LANES terms, in their order, as distance() adds them. */
+enum { BLOCK = 64 };
+
+typedef struct narrow {
+    const pairs *q;
+    void *columns;
+} narrow;
+
+#define DEFINE_NARROW(T, FABS, SQRT)                                                                                \
+    static void by_columns_##T(const pairs *q, int64_t batch, T *to) {                                              \
+        for (int64_t i = 0; i < batch; i++)                                                                         \
+            for (int64_t j = 0; j < q->others; j++)                                                                 \
+                for (int64_t k = 0; k < q->width; k++)                                                              \
+                    to[(i * q->width + k) * q->others + j] = ((const T *)q->b)[(i * q->others + j) * q->width + k]; \
+    }                                                                                                               \
+    RT_INLINE void narrow_block_##T(const pairs *q, const T *a, const T *b, int n, T *out) {                        \
+        T sum[BLOCK] = { 0 };                                                                                       \
+        for (int64_t k = 0; k < q->width; k++, b += q->others) {                                                    \
+            T own = a[k];                                                                                           \
+            if (q->kind == TWO)                                                                                     \
+                for (int l = 0; l < n; l++) sum[l] += (own - b[l]) * (own - b[l]);                                  \
+            else if (q->kind == ONE)                                                                                \
+                for (int l = 0; l < n; l++) sum[l] += FABS(own - b[l]);                                             \
+            else                                                                                                    \
+                for (int l = 0; l < n; l++) sum[l] += own - b[l] != 0;                                              \
+        }                                                                                                           \
+        for (int l = 0; l < n; l++) out[l] = q->kind == TWO ? SQRT(sum[l]) : sum[l];                                \
+    }                                                                                                               \
+    RT_INLINE int narrow_##T##_body(void *arg, int64_t begin, int64_t end) { /* rows of all batches */              \
+        const narrow *w = arg;                                                                                      \
+        const pairs *q = w->q;                                                                                      \
+        for (int64_t i = begin; i < end; i++) {                                                                     \
+            const T *a = (const T *)q->a + i * q->width;                                                            \
+            const T *b = (const T *)w->columns + i / q->rows * q->others * q->width;                                \
+            T *out = (T *)q->out + i * q->others;                                                                   \
+            int64_t j = 0;                                                                                          \
+            for (; j + BLOCK <= q->others; j += BLOCK) narrow_block_##T(q, a, b + j, BLOCK, out + j);               \
+            if (j < q->others) narrow_block_##T(q, a, b + j, (int)(q->others - j), out + j);                        \
+        }                                                                                                           \
+        return RT_OK;                                                                                               \
+    }                                                                                                               \
+    RT_WIDE(narrow_##T)
+DEFINE_NARROW(float, fabsf, sqrtf)
+DEFINE_NARROW(double, fabs, sqrt)
+
+static int by_columns(const rt_ctx *ctx, pairs *q, int64_t batch) {
+    int64_t n = batch * q->others * q->width;
+    narrow w = { q, rt_scratch(ctx, (size_t)(n * rt_itemsize(q->wide ? RT_F64 : RT_F32))) };
+    if (!w.columns) return RT_ENOMEM;
+    if (q->wide) by_columns_double(q, batch, w.columns);
+    else by_columns_float(q, batch, w.columns);
+    int code = rt_parallel_for(ctx, batch * q->rows, grain(q),
+                               q->wide ? RT_WIDEST(narrow_double) : RT_WIDEST(narrow_float), &w);
+    rt_scratch_free(ctx, w.columns);
+    return code;
+}
+
 int rt_k_cdist(const rt_ctx *ctx, const rt_call *c) { /* x1, x2, p, compute_mode */
     const rt_view *out = &c->out[0];
     work w = { .dtype = out->dtype == RT_F64 ? RT_F64 : RT_F32 };
@@ -264,7 +326,9 @@ int rt_k_cdist(const rt_ctx *ctx, const rt_call *c) { /* x1, x2, p, compute_mode
     if (!code) code = open_result(&w, ctx, out, w.dtype, &q.out);
     int64_t numel = rt_numel(out);
     bool product = q.kind == TWO && q.width >= 4 * LANES && (q.rows > FEW_ROWS || q.others > FEW_ROWS);
+    bool few = q.kind <= TWO && q.width < LANES && q.rows > 1 && q.others > 1;
     if (!code && numel && product) code = by_product(ctx, &q, numel / (q.rows * q.others));
+    else if (!code && numel && few) code = by_columns(ctx, &q, numel / (q.rows * q.others));
     else if (!code && numel)
         code = rt_parallel_for(ctx, numel / q.others, grain(&q), q.wide ? between_double : between_float, &q);
     return finish(&w, ctx, out, code);
