@@ -375,7 +375,7 @@ static cr_status compile_all(cr_aot *a, const cr_recorded *r) {
         return compile(a, CR_AOT_FORWARD, a->cut.forward, &a->forward);
     }
     CR_TRY(cr_graph_copy(a->functional, &plain));
-    cr_status status = cr__drop_histories(plain);
+    cr_status status = cr__drop_histories(plain, NULL);
     if (!status) status = cr_pass_dce(plain, &a->cut.forward);
     cr_graph_release(plain);
     return status ? status : compile(a, CR_AOT_INFERENCE, a->cut.forward, &a->forward);

@@ -23,6 +23,7 @@ void cr_joint_dispose(cr_joint *j) {
     cr_free(j->tangent_of);
     cr_free(j->finished);
     cr_vec_dispose(&j->checkpoints);
+    cr_vec_dispose(&j->histories);
     *j = (cr_joint){ .graph = NULL };
 }
 
@@ -180,7 +181,7 @@ static cr_status finish(walker *w, cr_arg *outputs, bool histories) {
     }
     CR_TRY(cr_graph_set_origin(w->path.to, NULL));
     CR_TRY(cr_graph_set_output(w->path.to, outputs, j->nforward + (size_t)j->nprimals));
-    return histories ? CR_OK : cr__drop_histories(w->path.to);
+    return histories ? CR_OK : cr__drop_histories(w->path.to, j);
 }
 
 cr_status cr__stand_in(cr_graph *g, uint32_t value, cr_arg by, uint32_t after) {
@@ -203,16 +204,37 @@ bool cr__is_history(const cr_op *op) {
     return cr_op_facts(op)->region.kind == CR_REGION_FUNCTION || !strcmp(op->name, "cresset::with_data");
 }
 
+typedef struct dropped {
+    cr_joint *joint;
+    uint32_t data;
+    cr_status status;
+} dropped;
+
+static void note_history(void *user, uint32_t v) {
+    dropped *d = user;
+    if (!d->status) d->status = cr_vec_push(&d->joint->histories, ((cr_history_of){ d->data, v }));
+}
+
+/* Whose history the data have: the second argument's, which are a function's inputs. */
+static cr_status note_histories(cr_joint *j, const cr_node *node, const cr_arg *data) {
+    dropped d = { j, (uint32_t)data->u.i, CR_OK };
+    if (j && data->kind == CR_ARG_VALUE) cr_args_visit_values(&node->args[1], 1, note_history, &d);
+    return d.status;
+}
+
 /* What gave a value other data without its history, or a backward of its own, has served: the data alone stay. */
-cr_status cr__drop_histories(cr_graph *g) {
+cr_status cr__drop_histories(cr_graph *g, cr_joint *j) {
     for (uint32_t n = cr_graph_first(g), next; n != CR_NO_NODE; n = next) {
         const cr_node *node = cr_graph_node(g, n);
         next = cr_graph_next(g, n);
         if (node->kind != CR_NODE_CALL) continue;
         if (!cr__is_history(node->op)) continue;
         bool function = cr_op_facts(node->op)->region.kind == CR_REGION_FUNCTION;
-        for (uint32_t i = 0; i < node->nvalues; i++)
-            CR_TRY(cr__stand_in(g, node->first + i, function ? node->args[2].u.list[i] : node->args[0], n));
+        for (uint32_t i = 0; i < node->nvalues; i++) {
+            cr_arg data = function ? node->args[2].u.list[i] : node->args[0];
+            CR_TRY(note_histories(j, node, &data));
+            CR_TRY(cr__stand_in(g, node->first + i, data, n));
+        }
         CR_TRY(cr_graph_erase(g, n));
     }
     return CR_OK;

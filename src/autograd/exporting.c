@@ -83,7 +83,7 @@ static cr_status write(cr_aot_export *e, const cr_graph *from, const cr_graph *l
     if (!status) status = add_inputs(e, from, ninputs, loss_of, loss, given);
     if (!status) status = cr__graph_inline(e->graph, from, given, made);
     if (!status) status = order_outputs(e, made, nresults, output->nargs - nresults - e->nmutated);
-    if (!status) status = cr__drop_histories(e->graph);
+    if (!status) status = cr__drop_histories(e->graph, NULL);
     if (!status) status = cr_pass_dce(e->graph, &clean);
     if (!status) {
         cr_graph_release(e->graph);

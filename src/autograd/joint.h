@@ -18,6 +18,11 @@
  * instead of keeping it. */
 typedef struct cr_checkpoint { uint32_t first, end; } cr_checkpoint;
 
+/* A value of the forward part that has the history of another one: data written in no_grad(), or by detach(). */
+typedef struct cr_history_of {
+    uint32_t data, history;
+} cr_history_of;
+
 typedef struct cr_joint {
     cr_graph *graph;     /* functional. Placeholders: the primals, then the tangents. Outputs: the forward results, then
                           * one gradient per primal, CR_ARG_NONE where none is due */
@@ -26,6 +31,7 @@ typedef struct cr_joint {
     uint32_t *tangent_of;           /* per tangent: the forward result that it is of */
     uint32_t *finished;             /* per primal: when a walk back has its whole gradient; later is more, 0: never */
     CR_VEC(cr_checkpoint) checkpoints;
+    CR_VEC(cr_history_of) histories;
 } cr_joint;
 void cr_joint_dispose(cr_joint *j);
 

@@ -34,8 +34,9 @@ static inline bool cr__is_differentiable(const cr_meta *m) {
 
 /* Is the op one that differentiation alone looks at? */
 bool cr__is_history(const cr_op *op);
-/* In place: cresset::with_data becomes its data, cresset::function its results. (differentiate.c) */
-CR_NODISCARD cr_status cr__drop_histories(cr_graph *g);
+/* In place: cresset::with_data becomes its data, cresset::function its results; whose history those have is noted in
+ * `j` (NULL: nobody asks). (differentiate.c) */
+CR_NODISCARD cr_status cr__drop_histories(cr_graph *g, cr_joint *j);
 
 /* `by` stands for the value in all nodes after `after`; later views of it lie in the memory of `by` then. */
 CR_NODISCARD cr_status cr__stand_in(cr_graph *g, uint32_t value, cr_arg by, uint32_t after);

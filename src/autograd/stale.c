@@ -72,7 +72,16 @@ static void see_live(void *user, uint32_t v) {
     l->any |= l->live[v];
 }
 
-/* What a gradient flows through: not what was made in no_grad(), by detach(), or of integers. */
+static bool has_live_history(const cr_joint *j, const bool *live, uint32_t v) {
+    for (size_t i = 0; i < j->histories.n; i++)
+        if (j->histories.at[i].data == v && live[j->histories.at[i].history]) return true;
+    return false;
+}
+
+static bool is_quiet(const cr_node *node) { return node->origin.no_grad && !cr__is_history(node->op); }
+
+/* What a gradient flows through: not what was made in no_grad(), by detach(), or of integers, unless it has the history
+ * of another value. */
 static cr_status mark_live(const cr_joint *j, bool *live) {
     const cr_node *output = cr_graph_node(j->graph, cr_graph_output(j->graph));
     uint32_t primal = 0;
@@ -82,11 +91,11 @@ static cr_status mark_live(const cr_joint *j, bool *live) {
         if (n >= j->forward_nodes) continue;
         if (node->kind == CR_NODE_PLACEHOLDER && primal < j->nprimals)
             live[node->first] = output->args[j->nforward + primal++].kind != CR_ARG_NONE;
-        if (node->kind != CR_NODE_CALL || node->origin.no_grad) continue;
-        cr_args_visit_values(node->args, node->nargs, see_live, &l);
-        for (uint32_t v = node->first; v < node->first + node->nvalues && l.any; v++) {
+        if (node->kind == CR_NODE_CALL && !is_quiet(node)) cr_args_visit_values(node->args, node->nargs, see_live, &l);
+        for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
             const cr_value *value = cr_graph_value(j->graph, v);
-            CR_TRY(cr_grad_comes_back(node->op, value->ret, value->meta, &live[v]));
+            if (l.any) CR_TRY(cr_grad_comes_back(node->op, value->ret, value->meta, &live[v]));
+            live[v] |= has_live_history(j, live, v);
         }
     }
     return CR_OK;
@@ -295,8 +304,13 @@ static cr_status mark_walked(const cr_joint *j, const bool *defined, const bool 
     for (size_t i = order.n; i-- > 0 && !status;) {
         const cr_node *node = cr_graph_node(j->graph, order.at[i]);
         bool any = false;
-        for (uint32_t k = 0; k < node->nvalues; k++) any |= walked[node->first + k] && live[node->first + k];
-        if (any) cr_args_visit_values(node->args, node->nargs, mark_value, walked);
+        for (uint32_t k = node->first; k < node->first + node->nvalues; k++) {
+            any |= walked[k] && live[k];
+            for (size_t h = 0; h < j->histories.n && walked[k]; h++)
+                if (j->histories.at[h].data == k) walked[j->histories.at[h].history] = true;
+        }
+        if (any && !(node->kind == CR_NODE_CALL && is_quiet(node)))
+            cr_args_visit_values(node->args, node->nargs, mark_value, walked);
     }
     cr_vec_dispose(&order);
     return status;

@@ -355,7 +355,7 @@ def test_nothing_is_left_behind():
     assert len([o for o in gc.get_objects() if type(o) in (_C.Tensor, _C.Graph)]) <= before
 
 
-@pytest.mark.parametrize("seed", (547, 573, 1220, 2157, 3605, 4509, 6137, 8246, 9321, 11884))
+@pytest.mark.parametrize("seed", (547, 573, 1220, 2157, 3605, 4509, 6137, 8246, 9321))
 def test_what_unused_calls_kept_may_be_written(seed):
     """Programs of the sweep in which a call keeps a tensor that is written later, and no walk comes by that call."""
     assert aot_programs.check(torch, cresset, seed, ["tape", "nop", "native"]) == []

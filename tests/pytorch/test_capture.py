@@ -816,3 +816,14 @@ def test_what_a_conversion_gives_back_is_written(convert, backend):
     run = compiled(lambda x: convert(x).add_(1), backend=backend)
     ours, theirs = torch.arange(6.0), torch.arange(6.0)
     assert_same((run(ours), ours), (convert(theirs).add_(1), theirs))
+
+
+def test_an_export_leaves_captures_as_they_were():
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.einsum("ij,jk,kl->il", x, x, x)
+    x = torch.randn(3, 3)
+    program = cresset.export.export(Model(), (x,)).module()
+    assert torch.allclose(torch.from_dlpack(program(cresset.from_dlpack(x))), x @ x @ x, atol=1e-4)
+    run = cresset.compile(Model(), fullgraph=True, backend="eager")
+    assert torch.allclose(run(x), x @ x @ x, atol=1e-4)

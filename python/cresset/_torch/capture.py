@@ -19,6 +19,7 @@ from cresset import _C
 from cresset._torch import crossing, lists, opaque, transforms
 
 _ready: list[bool] = []
+_ready_to_export: list[bool] = []
 
 # ---- functions ----
 
@@ -167,7 +168,6 @@ def _exported() -> dict[Any, Any]:
     import torch.fx.experimental.symbolic_shapes as theirs
     found = {getattr(theirs, name): getattr(guards, name) for name in guards.__all__
              if name.startswith(("guard_", "statically_")) and hasattr(theirs, name)}
-    found[torch.einsum] = cresset.einsum
     return {function: ours for function, ours in found.items() if hasattr(function, "__code__")}
 
 
@@ -391,9 +391,10 @@ def _no_frames(_callback: Any) -> None:
 
 def prepare_export() -> None:
     """Before a program of torch's is exported."""
-    if prepare() and _table[torch.einsum][0] != "exports":
+    if prepare() and not _ready_to_export:
         _table.update((function, ("exports", ours)) for function, ours in _exported().items())
         _C._torch_rows(_table)
+        _ready_to_export.append(True)
 
 
 def prepare() -> bool:
